@@ -28,10 +28,14 @@ CORES: Final = {
         f"src/tidegate/slot/{module}.py"
         for module in (
             "subtask/subtask",
+            "subtask/checkpointing",
+            "subtask/cutting",
+            "subtask/ending",
+            "subtask/hosted",
+            "subtask/input",
             "subtask/snapshot",
             "in_flight",
             "channel_state",
-            "snapshots",
         )
     ),
     "ha": ("src/tidegate/ha/chain.py", "src/tidegate/ha/leadership.py"),

@@ -14,7 +14,6 @@ CIRCLES = [
     "datastream.connected datastream.environment datastream.joined datastream.keyed "
     "datastream.stream datastream.topologies datastream.windowed",
     "driver.driver driver.perform driver.starting.staging",
-    "slot.slot slot.snapshots slot.subtask.hosting",
     "state.backend state.disk.files state.disk.restore state.disk.rocksdb state.pending "
     "state.user.timers",
     "upgrade.report upgrade.table",

@@ -166,14 +166,14 @@ PROTOCOL = [
     ),
     Mutant(
         "operators do not prepare before the barrier",
-        "slot/subtask/subtask.py",
-        "            operator.operator.before_barrier(barrier.checkpoint, operator.out)\n",
+        "slot/subtask/cutting.py",
+        "            each.operator.before_barrier(checkpoint, each.out)\n",
         "",
     ),
     Mutant(
         "a cut that waits is made though its checkpoint was given up",
-        "slot/subtask/subtask.py",
-        "        if barrier.checkpoint in self._given_up:\n",
+        "slot/subtask/cutting.py",
+        "        if checkpoint in self._given_up:\n",
         "        if False:\n",
     ),
     Mutant(
@@ -184,9 +184,9 @@ PROTOCOL = [
     ),
     Mutant(
         "what waits for credit is lost at the end",
-        "slot/subtask/subtask.py",
-        "        if self._has_sent:\n            self._change(ExecutionState.FINISHED)",
-        "        self._change(ExecutionState.FINISHED)",
+        "slot/subtask/ending.py",
+        "        return self.released and self._outputs.has_sent",
+        "        return self.released",
     ),
     Mutant(
         "a notification is told a second time, and an older one too",
@@ -387,9 +387,9 @@ PROTOCOL = [
     ),
     Mutant(
         "a failed snapshot is not declined",
-        "slot/snapshots.py",
-        "self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours",
-        "len((execution, snapshot.checkpoint, reason, str(ours",
+        "slot/subtask/hosted.py",
+        "        if not snapshot.cancelled:\n            ours",
+        "        if False:\n            ours",
     ),
     Mutant(
         "a newer base takes the log from a checkpoint that is being encoded",
@@ -426,7 +426,7 @@ PROTOCOL = [
     Mutant(
         "a peer that is lost is not noticed",
         "slot/slot.py",
-        "            if peer in hosted.deploy.addresses:\n",
+        "            if peer in subtask.deployment.deploy.addresses:\n",
         "            if False:\n",
     ),
     Mutant(
@@ -451,8 +451,8 @@ PROTOCOL = [
     Mutant(
         "a slot ends while in-flight data are written",
         "slot/slot.py",
-        "        while self._writing:  # the end",
-        "        while False:  # the end",
+        "        await self._beside.ended()\n",
+        "",
     ),
     Mutant(
         "a subtask may end before its producers",
@@ -474,8 +474,8 @@ PROTOCOL = [
     ),
     Mutant(
         "event time does not end behind a source that had ended before the restore",
-        "slot/subtask/subtask.py",
+        "slot/subtask/ending.py",
         "        if self._is_source:\n            # Event time ends",
-        "        if self._is_source and not self.finished_on_restore:\n            # Time ends",
+        "        if self._is_source and not self._finished_on_restore:\n            # Time ends",
     ),
 ]

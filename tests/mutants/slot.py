@@ -6,33 +6,33 @@ SLOT = [
     # --- calls that take their time ---
     Mutant(
         "two long calls follow one another without a gap",
-        "slot/slot.py",
-        "            if clock.precise_s() >= until:\n                break\n",
+        "slot/loop/rounds.py",
+        "            if clock.precise_s() >= until_s:\n                break\n",
         "",
         kinds=("calls",),
     ),
     Mutant(
         "the slot hears nobody between two rounds",
         "slot/slot.py",
-        "                if self._can_turn or self._snapshots.can_encode:\n"
-        "                    await pause()\n",
-        "                if self._can_turn or self._snapshots.can_encode:\n"
-        "                    self._work_for_a_while()\n                    await pause()\n",
+        "                if rounds.has_work:\n                    await",
+        "                if rounds.has_work:\n"
+        "                    rounds.work(self._job.settings.slot)\n"
+        "                    await",
         kinds=("calls",),
     ),
     Mutant(
         "a barrier waits until its source has nothing to give",
         "slot/subtask/subtask.py",
-        "        elif self._urgent:\n            self._be_urgent",
-        "        elif self._urgent and not self._source_ready:\n            self._be_urgent",
+        "        if (urgent := self._checkpointing.next()) is not None:\n",
+        "        urgent = self._checkpointing.next()\n"
+        "        if urgent is not None and not self.input._source_ready:\n",
         kinds=("calls",),
     ),
     Mutant(
         "a cancelled subtask goes on",
         "slot/slot.py",
-        "        if execution in self._hosted:\n"
-        "            self._end(execution, ExecutionState.CANCELED)\n",
-        "        if execution in self._hosted:\n            pass\n",
+        "        if subtask is not None:\n            subtask.end(ExecutionState.CANCELED)\n",
+        "        if subtask is not None:\n            pass\n",
         kinds=("calls", "ends"),
     ),
     # --- how a job ends, and goes on ---
@@ -81,15 +81,15 @@ SLOT = [
     # --- a slot ---
     Mutant(
         "a subtask that is over keeps its channels",
-        "slot/slot.py",
-        "        self._links.remove(execution, hosted.channels)\n",
+        "slot/subtask/hosted.py",
+        "        self._links.remove(self.execution, channels)\n",
         "",
     ),
     Mutant(
         "a slot that ends leaves its subtasks open",
         "slot/slot.py",
-        "        for execution in list(self._hosted):\n"
-        "            self._end(execution, ExecutionState.CANCELED)\n",
+        "        for subtask in list(self._rounds.subtasks.values()):\n"
+        "            subtask.end(ExecutionState.CANCELED)\n",
         "",
     ),
     Mutant(
@@ -101,14 +101,14 @@ SLOT = [
     ),
     Mutant(
         "a call is broken off inside of our own code",
-        "slot/calls.py",
+        "slot/loop/calls.py",
         "call.execution in self._cancelled and not _is_ours(frame):",
         "call.execution in self._cancelled:",
         tests="tests/slot",
     ),
     Mutant(
         "a call is broken off though its subtask is not cancelled",
-        "slot/calls.py",
+        "slot/loop/calls.py",
         "call.execution in self._cancelled and not _is_ours(frame):",
         "not _is_ours(frame):",
         tests="tests/slot",
@@ -136,14 +136,14 @@ SLOT = [
     ),
     Mutant(
         "slow calls wait for a checkpoint for ever",
-        "slot/courtesy.py",
+        "slot/loop/courtesy.py",
         "        if now_s < waiting.until_s:\n",
         "        if True:\n",
         tests="tests/slot",
     ),
     Mutant(
         "slow calls wait for no checkpoint",
-        "slot/courtesy.py",
+        "slot/loop/courtesy.py",
         "        if now_s < waiting.until_s:\n",
         "        if False:\n",
         tests="tests/slot",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any
 
 from flinkformat.snapshots import SubtaskState
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, stored
@@ -10,12 +10,12 @@ from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator, Pause, Steps
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
-from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, JobId, SubtaskId, VertexId
-from tidegate.model.settings import SlotSettings
+from tidegate.model.ids import CheckpointId, VertexId
+from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.operators.emit import PIECE_MS
-from tidegate.slot.subtask.blocking import BlockingCalls
-from tidegate.slot.subtask.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.subtask.context import SlotOperatorContext
+from tidegate.slot.subtask.deployment import Deployment
 from tidegate.typeinfo.types import TypeInformation
 
 NAME = "windows"
@@ -71,6 +71,16 @@ class ManualClock:
         return self.passed_ms / 1000
 
 
+class Host:
+    """Writes down when an operator is to be woken; nothing else is asked for."""
+
+    takes_input = True
+
+    def __init__(self, clock: ManualClock, alarms: list[int]) -> None:
+        self.clock = clock
+        self.wake_at = alarms.append
+
+
 @dataclass
 class Hosted:
     """One subtask with its operator open."""
@@ -111,7 +121,9 @@ class WindowRun:
         self._make = make
         self._batch_rows = batch_rows
         self._key_type = key_type
-        self._settings = SlotSettings(rows=batch_rows)
+        self._settings = JobSettings(
+            checkpoints=CheckpointSettings(interval_ms=1), slot=SlotSettings(rows=batch_rows)
+        )
         self.clock = ManualClock(clock_ms)
         self._kept: list[tuple[object, int | None]] = []
         self._deploy([Subtask(i, parallelism, key_type=key_type) for i in range(parallelism)])
@@ -121,29 +133,13 @@ class WindowRun:
 
     def _opened(self, index: int, state: Subtask) -> Hosted:
         info = OperatorInfo(state.backend._operator, NAME, keyed=True)  # pyright: ignore[reportPrivateUsage]
-        vertex_id = VertexId(bytes(16))
         parallelism = MAX_PARALLELISM // len(state.key_groups)
+        vertex = Vertex(VertexId(bytes(16)), NAME, (info,), parallelism, MAX_PARALLELISM)
         metrics, alarms = MetricRegistry(lambda: 0), list[int]()
-        around = SubtaskSurroundings(
-            job=JobId("0" * 32),
-            execution=ExecutionId(SubtaskId(vertex_id, index), Attempt(0), Epoch(1)),
-            vertex=Vertex(vertex_id, NAME, (info,), parallelism, MAX_PARALLELISM),
-            settings=self._settings,
-            checkpointing=True,
-            restored=None,
-            clock=self.clock,
-            parameters={},
-            blocking=BlockingCalls(_unasked),
-            threads=_unasked,
-            start=_unasked,
-            wake=_unasked,
-            wake_at=alarms.append,
-            takes_input=lambda: True,
-            skipped=_unasked,
-            to_coordinator=_unasked,
-        )
+        around = Deployment.without_job(vertex, self._settings, index=index)
+        host: Any = Host(self.clock, alarms)
         operator = self._make()
-        operator.open(SlotOperatorContext(info, around, state.backend, metrics.group()))
+        operator.open(SlotOperatorContext(info, around, host, state.backend, metrics.group()))
         return Hosted(state, operator, Taken(), metrics, alarms)
 
     # --- what happens to it ---
@@ -239,7 +235,3 @@ class WindowRun:
                 count = len(list(hosted.state.backend.scan(name)))
                 counts[name] = counts.get(name, 0) + count
         return {name: count for name, count in counts.items() if count}
-
-
-def _unasked(*_: object) -> NoReturn:
-    raise AssertionError("no window operator asks for this")

@@ -208,10 +208,8 @@ class Checks:
                 continue
             slot, links = each.slot, each.slot._links
             kept = {
-                "subtasks": slot._hosted,
-                "tasks": slot._tasks,
-                "snapshots": slot._snapshots._by_execution,
-                "writes": slot._writing,
+                "subtasks": slot._rounds.subtasks,
+                "tasks": slot._beside._running,
                 "inputs": links._inputs,
                 "outputs": links._outputs,
                 "links": links._wires,

@@ -23,7 +23,7 @@ from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.slot.process.printing import Printing
 from tidegate.slot.slot import Slot
-from tidegate.slot.slot import World as SlotWorld
+from tidegate.slot.world import World as SlotWorld
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
@@ -93,6 +93,9 @@ class Log:
                 self.stop_failed.add(facts["checkpoint"])
 
     debug = warning = error = info
+
+    def bind(self, **facts: Any) -> Log:
+        return self
 
 
 @dataclass(slots=True)
@@ -341,8 +344,8 @@ class World:
                 log=Log(self.loop),  # type: ignore[arg-type]
                 pause=lambda: asyncio.sleep(pause_s * self.chance.random()),
                 owns_process=False,
-                printing=Printing(0, self.clock().monotonic_ms),
             ),
+            Printing(0, self.clock().monotonic_ms),
             pid=len(self.slots),
             host="simulated",
         )

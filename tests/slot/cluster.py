@@ -32,7 +32,7 @@ from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSetting
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 from tidegate.slot.process.printing import Printing
 from tidegate.slot.slot import Slot
-from tidegate.slot.slot import World as SlotWorld
+from tidegate.slot.world import World as SlotWorld
 from tidegate.storage.checkpoints import CheckpointStorage, checkpoint_storage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
@@ -150,9 +150,9 @@ class Cluster:
             log=structlog.get_logger(),
             pause=lambda: asyncio.sleep(0),
             owns_process=False,
-            printing=Printing(0, self.clock.monotonic_ms),
         )
-        made = self.slots[slot] = Slot(slot, world, pid=1, host="host")
+        printing = Printing(0, self.clock.monotonic_ms)
+        made = self.slots[slot] = Slot(slot, world, printing, pid=1, host="host")
         self.running[slot] = asyncio.ensure_future(
             made.run(self._listener.address, versions={"tidegate": "1"}, request="r")
         )

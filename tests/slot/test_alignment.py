@@ -104,7 +104,7 @@ def test_what_was_given_up_is_forgotten() -> None:
     came_over_links(world)
     world.put(0, barrier(7)).put(1, rows(1)).run()
     world.subtask.abort(CheckpointId(7), None)
-    assert world.subtask._processed._begun == {}
+    assert world.subtask._checkpointing._processed._begun == {}
     world.put(0, barrier(8)).put(1, rows(2), barrier(7), barrier(8)).run()
     assert processed(world) == [ROW_BYTES]
 

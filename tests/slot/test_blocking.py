@@ -20,7 +20,7 @@ from tidegate.connectors.files.file_sink import FileSink
 from tidegate.model.control import Cancel, CheckpointAcknowledged, ExecutionState, Release
 from tidegate.model.elements import Batch
 from tidegate.operators.sinks.sink import SinkOperator
-from tidegate.slot.subtask import hosting
+from tidegate.slot.subtask import hosted
 from tidegate.storage.store import Writer, Written
 
 HELD_S = 10
@@ -176,7 +176,7 @@ def test_a_call_that_never_ends_is_told_of_and_keeps_no_slot_waiting(
     monkeypatch: pytest.MonkeyPatch, hold: Hold
 ) -> None:
     log: list[str] = []
-    monkeypatch.setattr(hosting, "CALL_LIMIT_S", 0.01)
+    monkeypatch.setattr(hosted, "CALL_LIMIT_S", 0.01)
 
     async def work(cluster: Cluster) -> None:
         (slot,) = await cluster.start("a")

@@ -6,7 +6,7 @@ from types import FrameType, FunctionType
 import pytest
 
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId, VertexId
-from tidegate.slot.calls import CallInterrupted, Calls
+from tidegate.slot.loop.calls import CallInterrupted, Calls
 
 
 def execution(index: int) -> ExecutionId:

@@ -3,10 +3,12 @@
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.slot.world import Into
 from tidegate.api.operator import Operator, Output, Steps
 from tidegate.model.elements import Batch, Element, RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import ChannelId
@@ -14,9 +16,21 @@ from tidegate.model.settings import SlotSettings
 from tidegate.slot.channels.output import ChannelOutput
 from tidegate.slot.channels.room import Room
 from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
-from tidegate.slot.subtask.turns import Turn
+from tidegate.slot.subtask.pace import Turn
 from tidegate.testing.clock import ManualClock
 from tidegate.transport.credit import credit_for
+
+
+class Stateless:
+    """The context of an operator that asks for nothing."""
+
+    class Backend:
+        before_batch = None
+
+    backend = Backend()
+
+
+WITHOUT_STATE: Any = Stateless()
 
 
 class Waiting:
@@ -25,8 +39,8 @@ class Waiting:
     def __init__(self) -> None:
         self.calls: deque[Callable[[], None]] = deque()
 
-    def wait(self, awaited: Awaitable[object], done: Callable[[], None]) -> None:
-        self.calls.append(done)
+    def wait(self, awaited: Awaitable[object], waiting: ChainedOperator) -> None:
+        self.calls.append(waiting.awaited_done)
 
     def done(self) -> None:
         self.calls.popleft()()
@@ -86,17 +100,20 @@ class Line:
         self.sent: list[Element] = []
         self.waiting = Waiting()
         self.granted = 0
-        room, self.turn = Room(), Turn(ManualClock())
+        room, clock = Room(), ManualClock()
+        self.turn = Turn(clock)
+        waiting: Any = self.waiting
         self.channel = ChannelOutput(
-            ChannelId(0, 0, 0), SlotSettings(rows=1, credit=credit), self.sent.append, room
+            ChannelId(0, 0, 0), SlotSettings(rows=1, credit=credit), Into(self.sent), room
         )
         self.channel.granted(credit - credit_for(1, credit))
         chained = [
             ChainedOperator(
                 operator,
-                ChainOutput(room, self.turn, lambda: 0, share=False),
+                WITHOUT_STATE,
+                ChainOutput(room, clock, share=False),
                 self.turn,
-                self.waiting.wait,
+                waiting,
             )
             for operator in operators
         ]

@@ -1,7 +1,7 @@
 """Which subtasks of a slot wait with slow calls while a checkpoint is under way."""
 
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, SubtaskId, VertexId
-from tidegate.slot.courtesy import MOMENT_S, MOMENTS, STEPS_S, Courtesy
+from tidegate.slot.loop.courtesy import MOMENT_S, MOMENTS, STEPS_S, Courtesy
 
 
 def execution(number: int) -> ExecutionId:

@@ -129,7 +129,7 @@ def test_a_subtask_in_front_of_a_slow_one_works_in_small_pieces() -> None:
     world.pieces_of(8).start()
     world.outputs[0].resize(1)
     world.put(0, rows(*range(12))).run()
-    log = world.subtask._chain.head.operator.log
+    log = world.subtask.chain.head.operator.log
     assert log == ["a: rows [0, 1, 2, 3, 4, 5, 6, 7]"] and not world.subtask.runnable
     for _ in range(7):
         world.grant()

@@ -148,7 +148,7 @@ def test_a_checkpoint_that_is_given_up_between_two_states_leaves_no_file(
         cluster.tell(slot, CheckpointAborted(sink, CheckpointId(1)))
         await cluster.settle()
         go_on.set()
-        await cluster.eventually(lambda: not cluster.slots[slot]._writing)
+        await cluster.eventually(lambda: not cluster.slots[slot]._beside)
         assert files_below(tmp_path) == []
         assert [ack for ack in cluster.of(CheckpointAcknowledged) if ack.execution == sink] == []
         assert cluster.of(CheckpointDeclined) == []

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.slot.world import From
 from tidegate.model.elements import ArrowBatch, Element, RowBatch, Watermark
 from tidegate.model.ids import ChannelId
 from tidegate.slot.channels.gate import Gate, InputChannel
@@ -18,15 +19,11 @@ class Inputs:
         self.granted: list[int] = []
         self.calls = 0
         self.channels = [
-            InputChannel(ChannelId(0, n, 0), port=n % 2, grant=self._granter(n))
-            for n in range(count)
+            InputChannel(ChannelId(0, n, 0), n % 2, From(n, self.granted, [])) for n in range(count)
         ]
-        self.gate = Gate(self.channels, self._arrived)
+        self.gate = Gate(self.channels, self)
 
-    def _granter(self, number: int) -> object:
-        return lambda: self.granted.append(number)
-
-    def _arrived(self) -> None:
+    def ready(self) -> None:
         self.calls += 1
 
     def put(self, channel: int, element: Element) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tidegate.model.control import Pulse
 from tidegate.model.ids import SlotId
 from tidegate.model.settings import SlotSettings
-from tidegate.slot.calls import Calls
+from tidegate.slot.loop.calls import Calls
 from tidegate.slot.process.guard import INTERRUPT
 from tidegate.slot.process.guarded import GuardProcess
 from tidegate.slot.process.pulse import PulseLink

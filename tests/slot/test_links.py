@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from tests.slot.world import rows
+from tests.slot.world import From, Into, rows
 from tidegate.errors import PeerLost
 from tidegate.model.elements import ArrowBatch, Element, Watermark
 from tidegate.model.ids import (
@@ -44,10 +44,22 @@ def element(sent: Element) -> bytes:
 
 
 def links(lost: Callable[[SlotId, PeerLost], None] = print) -> Links:
-    def failed(execution: ExecutionId, error: Exception) -> None:
-        raise error
+    return Links(HERE, MemoryNetwork(), lost=lost, timeout_s=1.0)
 
-    return Links(HERE, MemoryNetwork(), lost=lost, failed=failed, timeout_s=1.0)
+
+class Reading:
+    """A subtask with channels."""
+
+    execution = execution()
+
+    def ready(self) -> None:
+        """It has no turns."""
+
+    def granted(self) -> None:
+        """It has nothing to send."""
+
+    def fail(self, error: Exception) -> None:
+        raise error
 
 
 class FromPeer:
@@ -66,8 +78,8 @@ class FromPeer:
 
 
 def add_output(to: Links) -> ChannelOutput:
-    output = ChannelOutput(CHANNEL, SlotSettings(), lambda sent: None, Room())
-    to.add_output(execution(), output, lambda: None)
+    output = ChannelOutput(CHANNEL, SlotSettings(), Into([]), Room())
+    to.add_output(Reading(), output)
     return output
 
 
@@ -78,9 +90,9 @@ def rows_of(output: ChannelOutput) -> int:
 
 def test_rows_that_come_are_counted_with_their_bytes() -> None:
     receiving = links()
-    channel = InputChannel(CHANNEL, 0, lambda: None)
-    gate = Gate([channel], lambda: None)
-    receiving.add_input(execution(), gate, channel)
+    channel = InputChannel(CHANNEL, 0, From(0, [], []))
+    gate = Gate([channel], Reading())
+    receiving.add_input(Reading(), gate, channel)
     body = element(rows("a" * 100, "b" * 100))
     receiving.frame(frame(FrameKind.ELEMENT, body=body))
     assert (channel.rows_came, channel.bytes_came) == (2, len(body)) and len(body) > 200
@@ -102,13 +114,13 @@ def test_a_size_reaches_the_sender_of_its_deployment_only() -> None:
 def test_a_reader_tells_a_sender_in_its_own_slot_and_over_a_link() -> None:
     here = links()
     output = add_output(here)
-    here.sizer(execution(), CHANNEL, HERE)(9)
+    here.to_producer(execution(), CHANNEL, HERE).resize(9)
     assert rows_of(output) == 9
     sent: list[bytes] = []
-    far = here.sizer(execution(), CHANNEL, SlotId("far"))
-    far(11)  # a link that is broken: its subtasks are about to fail
+    far = here.to_producer(execution(), CHANNEL, SlotId("far"))
+    far.resize(11)  # a link that is broken: its subtasks are about to fail
     here.accept(_Wire(sent))
-    far(11)
+    far.resize(11)
     assert sent == [bytes(frame(FrameKind.SIZE, number=11))]
 
 

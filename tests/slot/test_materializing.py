@@ -16,6 +16,8 @@ from tidegate.slot.subtask.materializing import PART_BYTES, Materializing
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from tidegate.slot.subtask.ending import Ending
+    from tidegate.slot.subtask.host import Host
     from tidegate.state.backend import OperatorBackend
 
 
@@ -72,30 +74,27 @@ class Slot:
     def __init__(self, *bases: Pending | None, failures_max: int = 1) -> None:
         self.calls: list[Callable[[], None]] = []
         self.waits_ms: list[int] = []
-        self.over = False
-        self._clock = SystemClock()
+        self.operators_finished = False
+        self.clock = SystemClock()
+        self.chance = Lowest()
+        self.log = structlog.get_logger()
         self._materializing = Materializing(
             [cast("OperatorBackend", Backend(*bases))],
             ChangelogSettings(materialize_ms=10_000, failures_max=failures_max),
+            cast("Host", self),
+            cast("Ending", self),
             "counts (1/1)",
-            clock=self._clock,
-            chance=Lowest(),
-            run_blocking=self._run_blocking,
-            start=self._start,
-            at=self._at,
-            is_over=lambda: self.over,
-            log=structlog.get_logger(),
         )
         self._materializing.begin()
 
-    async def _run_blocking(self, call: Callable[[], object]) -> object:
+    async def run_blocking(self, call: Callable[[], object]) -> object:
         return call()
 
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         asyncio.run(coroutine)
 
-    def _at(self, at_ms: int, act: Callable[[], None]) -> None:
-        self.waits_ms.append(at_ms - self._clock.monotonic_ms())
+    def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
+        self.waits_ms.append(at_ms - self.clock.monotonic_ms())
         self.calls.append(act)
 
     def pass_time(self) -> None:
@@ -133,6 +132,6 @@ def test_failures_in_a_row_are_borne_as_often_as_was_said() -> None:
 def test_what_no_checkpoint_will_name_is_given_up() -> None:
     base = Pending(2, fails=False)
     slot = Slot(base)
-    slot.over = True
+    slot.operators_finished = True
     slot.pass_time()
     assert base.said == [] and slot.calls == []

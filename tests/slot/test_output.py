@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkformat.key_groups import KeyGroupRange
+from tests.slot.world import Into
 from tidegate.api.operator import KeyBy, OutputPlan
+from tidegate.api.rows.batches import copied
 from tidegate.errors import GraphError
 from tidegate.model.chance import SeededChance
 from tidegate.model.elements import (
@@ -26,7 +28,7 @@ from tidegate.model.elements import (
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.model.topology import Partitioner
-from tidegate.slot.channels.output import ChannelOutput, Route, copied, make_route
+from tidegate.slot.channels.output import ChannelOutput, Route, make_route
 from tidegate.slot.channels.room import Room
 from tidegate.testing import ManualClock
 from tidegate.transport.credit import credit_for
@@ -42,7 +44,7 @@ class Sent:
         self.elements: list[list[Element]] = [[] for _ in range(channels)]
         settings = SlotSettings(rows=rows, credit=credit)
         self.channels = [
-            ChannelOutput(ChannelId(0, 0, n), settings, elements.append, self.room)
+            ChannelOutput(ChannelId(0, 0, n), settings, Into(elements), self.room)
             for n, elements in enumerate(self.elements)
         ]
         for channel in self.channels:
@@ -144,7 +146,7 @@ def test_rows_with_and_without_times_do_not_share_a_batch() -> None:
 def test_a_channel_begins_with_one_row_and_never_has_more_than_full_batches() -> None:
     settings = SlotSettings(rows=8, arrow_rows=16, credit=4)
     sent: list[Element] = []
-    channel = ChannelOutput(ChannelId(0, 0, 0), settings, sent.append, Room())
+    channel = ChannelOutput(ChannelId(0, 0, 0), settings, Into(sent), Room())
     channel.rows(rows(1, 2, 3), 0)
     assert sent == [rows(1), rows(2)], "two batches are on their way, however many rows there are"
     channel.resize(1_000)

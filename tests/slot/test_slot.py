@@ -89,7 +89,8 @@ def test_a_cancel_right_behind_the_deployment_leaves_no_subtask(
         await cluster.until(lambda: len(cluster.of(SubtaskChanged)) >= 2)
         await cluster.settle()
         assert {c.state for c in cluster.of(SubtaskChanged)} == {ExecutionState.CANCELED}
-        assert cluster.slots[slot]._hosted == {} and cluster.slots[slot]._links._inputs == {}
+        assert cluster.slots[slot]._rounds.subtasks == {}
+        assert cluster.slots[slot]._links._inputs == {}
 
     run(lambda: Cluster(ONE_BY_ONE, pair(log)), work, monkeypatch)
 
@@ -113,7 +114,7 @@ def test_a_cancel_while_the_state_is_fetched_ends_the_subtask_at_once(
         cluster.gate.set()
         await cluster.settle()
         assert ExecutionState.INITIALIZING not in {c.state for c in cluster.of(SubtaskChanged)}
-        assert cluster.slots[slot]._hosted == {}
+        assert cluster.slots[slot]._rounds.subtasks == {}
 
     run(lambda: Cluster(ONE_BY_ONE, pair(log)), work, monkeypatch)
 

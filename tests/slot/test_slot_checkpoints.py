@@ -474,7 +474,7 @@ def test_what_was_written_for_a_checkpoint_that_is_given_up_is_deleted(
         await cluster.settle()
         go_on.set()
         await cluster.pool_is_idle()
-        await cluster.eventually(lambda: not cluster.slots[slot]._writing)
+        await cluster.eventually(lambda: not cluster.slots[slot]._beside)
         assert cluster.files.files == {}
         assert [ack for ack in cluster.of(CheckpointAcknowledged) if ack.execution == sink] == []
         assert cluster.of(CheckpointDeclined) == []

@@ -106,7 +106,7 @@ class Uploading:
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(InFiles, "folder", tmp_path, raising=False)
-    monkeypatch.setattr("tidegate.slot.subtask.hosting.OperatorBackend", InFiles)
+    monkeypatch.setattr("tidegate.slot.job.OperatorBackend", InFiles)
 
 
 def named_again(acknowledged: CheckpointAcknowledged) -> dict[str, bool]:
@@ -187,7 +187,7 @@ def test_an_upload_under_way_ends_with_its_checkpoint(monkeypatch: pytest.Monkey
         await cluster.settle()
         go_on.set()
         await cluster.pool_is_idle()
-        await cluster.eventually(lambda: not cluster.slots[slot]._writing)
+        await cluster.eventually(lambda: not cluster.slots[slot]._beside)
         assert cluster.files.files == {} and written == []
         assert cluster.of(CheckpointAcknowledged) == [] and cluster.of(CheckpointDeclined) == []
 
@@ -263,8 +263,9 @@ def test_local_copies_follow_the_checkpoints_and_go_with_the_job(
     async def work(cluster: Cluster) -> None:
         (slot,) = await cluster.start("a")
         _, sink = await cluster.deploy([slot])
-        folders = cluster.slots[slot]._local.folders
-        assert folders is not None
+        job = cluster.slots[slot]._job
+        assert job is not None
+        folders = job.local.folders
         keep_copies(cluster, sink, folders, 1, 2, 3)
         cluster.tell(slot, CheckpointAborted(sink, CheckpointId(3)))
         await cluster.eventually(lambda: copies() == {"chk-1", "chk-2"})

@@ -77,7 +77,7 @@ def test_a_finished_subtask_waits_for_a_checkpoint_taken_after_its_end() -> None
     log: list[str] = []
     world = World(Recorder("a", log), settings=PERIODIC).start()
     world.put(0, barrier(1), EndOfData()).run()
-    assert world.subtask.operators_finished
+    assert world.subtask.ending.operators_finished
     world.subtask.complete(CheckpointId(1), None)  # taken before the end: it does not count
     assert world.states[-1] is ExecutionState.RUNNING
     world.put(0, barrier(2), EndOfPartition()).run()
@@ -186,7 +186,7 @@ def test_a_trigger_that_comes_when_the_channels_are_over_is_declined() -> None:
 def test_a_finished_source_still_takes_checkpoints() -> None:
     log: list[str] = []
     world = World(ScriptedSource("s", log, []), inputs=0).start()
-    assert world.subtask.operators_finished
+    assert world.subtask.ending.operators_finished
     world.subtask.trigger(barrier(1))
     world.run()
     assert world.checkpoints_cut == [1] and world.snapshots[0].after_finish
@@ -354,9 +354,9 @@ def test_what_was_gathered_leaves_when_the_input_runs_dry() -> None:
 def test_what_was_gathered_longer_ago_leaves() -> None:
     world = World(Recorder("a", [])).start()
     world.outputs[0].rows(rows(1), world.clock.now_ms)
-    world.subtask.flush_older_than(world.clock.now_ms - 1)
+    world.subtask.outputs.flush_older_than(world.clock.now_ms - 1)
     assert world.sent[0] == []
-    world.subtask.flush_older_than(world.clock.now_ms)
+    world.subtask.outputs.flush_older_than(world.clock.now_ms)
     assert world.sent[0] == [rows(1)]
 
 

@@ -1,20 +1,21 @@
 """One subtask in a test: real gate, chain, outputs and state; ports play the slot's part."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import pairwise
 from typing import NoReturn
 
-from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.functions import SnapshotContext
-from tidegate.api.operator import KeyCell, Operator, Output, Polled, SourceOperator, Steps
-from tidegate.checkpoint.channel_state.file_format import (
-    ChannelInfo,
-    InputChannelInfo,
-    ResultSubpartitionInfo,
+from tidegate.api.operator import (
+    Operator,
+    Output,
+    OutputPlan,
+    Polled,
+    SourceOperator,
+    Steps,
+    VertexPlan,
 )
 from tidegate.errors import TidegateError
-from tidegate.model.control import CheckpointDeclined, ExecutionState
+from tidegate.model.chance import SeededChance
+from tidegate.model.control import CheckpointDeclined, Deploy, ExecutionState
 from tidegate.model.elements import (
     Barrier,
     Batch,
@@ -30,25 +31,20 @@ from tidegate.model.ids import (
     CheckpointId,
     Epoch,
     ExecutionId,
+    JobId,
     OperatorId,
     SubtaskId,
     VertexId,
 )
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
-from tidegate.model.topology import OperatorInfo
+from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 from tidegate.slot.channel_state import ChannelStateStorage, ChannelStateWriter
-from tidegate.slot.channels.asked_size import AskedSize
-from tidegate.slot.channels.debloat import Debloater
-from tidegate.slot.channels.gate import Gate, InputChannel
 from tidegate.slot.channels.output import ChannelOutput
-from tidegate.slot.channels.room import Room
-from tidegate.slot.in_flight import InFlightPlaces
-from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
-from tidegate.slot.subtask.ports import SubtaskPorts
+from tidegate.slot.subtask.builder import StatesInMemory, build
+from tidegate.slot.subtask.chain import WayOut
+from tidegate.slot.subtask.deployment import Deployment
+from tidegate.slot.subtask.operator_host import Waiting
 from tidegate.slot.subtask.snapshot import SubtaskSnapshot
-from tidegate.slot.subtask.subtask import Subtask
-from tidegate.slot.subtask.turns import Turn
-from tidegate.state.backend import OperatorBackend
 from tidegate.transport.credit import credit_for
 
 PERIODIC = JobSettings(checkpoints=CheckpointSettings(interval_ms=1_000), slot=SlotSettings(rows=4))
@@ -138,21 +134,38 @@ class ScriptedSource(Recorder, SourceOperator):
         return Polled.MORE
 
 
-def backend_of(info: OperatorInfo, clock: ManualClock) -> OperatorBackend:
-    """State of all eight key groups of an operator."""
-    return OperatorBackend(
-        operator=info.id,
-        name=info.name,
-        key_groups=KeyGroupRange(0, 7),
-        max_parallelism=8,
-        clock=clock,
-        cell=KeyCell(),
-    )
-
-
 def info_of(number: int) -> OperatorInfo:
     """The description of one of the operators."""
-    return OperatorInfo(OperatorId(bytes([number]) * 16), f"operator {number}")
+    upstream = number - 1 if number else None
+    return OperatorInfo(OperatorId(bytes([number]) * 16), f"operator {number}", upstream=upstream)
+
+
+def deployment_of(
+    operators: int,
+    inputs: int,
+    outputs: int,
+    settings: JobSettings,
+    restored: CheckpointId | None = None,
+    *,
+    finished: bool = False,
+) -> Deployment:
+    """One subtask of a vertex with so many producers and consumers; their edges are 0 and 1."""
+    before, vertex, behind = (
+        Vertex(VertexId(name * 16), name.decode(), infos, parallelism, 8)
+        for name, infos, parallelism in (
+            (b"b", (info_of(200),), inputs),
+            (b"v", tuple(info_of(n) for n in range(operators)), 1),
+            (b"c", (info_of(201),), outputs),
+        )
+    )
+    edges = (
+        Edge(before.id, vertex.id if inputs else behind.id, Partitioner.REBALANCE, 0),
+        Edge(vertex.id, behind.id, Partitioner.REBALANCE, operators - 1),
+    )
+    execution = ExecutionId(SubtaskId(vertex.id, 0), Attempt(0), Epoch(1))
+    topology = Topology((before, vertex, behind), edges)
+    deploy = Deploy(execution, b"", topology, {}, {}, {}, restored, finished)
+    return Deployment(JobId("j" * 32), settings, deploy)
 
 
 def no_files(execution: ExecutionId) -> ChannelStateWriter:
@@ -164,8 +177,31 @@ def no_files(execution: ExecutionId) -> ChannelStateWriter:
     return ChannelStateStorage(lambda: None, never, lambda: 0, never).writer(execution, 1)
 
 
+class Into:
+    """The far end of a channel: keeps what is sent."""
+
+    def __init__(self, elements: list[Element]) -> None:
+        self.send = elements.append
+
+
+class From:
+    """The far end of an input: notes what it is granted and asked for."""
+
+    def __init__(self, number: int, granted: list[int], asked: list[int]) -> None:
+        self._number = number
+        self._granted = granted
+        self._asked = asked
+
+    def grant(self) -> None:
+        self._granted.append(self._number)
+
+    def resize(self, rows: int) -> None:
+        if not self._number:  # all are asked for the same
+            self._asked.append(rows)
+
+
 class World:
-    """One subtask, its inputs and outputs, and all that it said."""
+    """One subtask, its inputs and outputs, and all that it said; the subtask's host."""
 
     def __init__(
         self,
@@ -179,7 +215,8 @@ class World:
         channel_state: ChannelStateWriter | None = None,
     ) -> None:
         self.clock = ManualClock()
-        self.turn = Turn(self.clock)
+        self.chance = SeededChance(0)
+        self.log: list[str] = []
         self.calls_for_turns = 0
         self.states: list[ExecutionState] = []
         self.declined: list[CheckpointDeclined] = []
@@ -187,116 +224,67 @@ class World:
         self.given_up: list[CheckpointId] = []
         self.busy = 0
         self.timers: list[tuple[int, Callable[[], None]]] = []
-        self.log: list[str] = []
         self.granted: list[int] = []
         self.announced: list[int] = []
-        self.inputs = [
-            InputChannel(ChannelId(0, n, 0), 0, lambda n=n: self.granted.append(n))
-            for n in range(inputs)
-        ]
-        self.gate = Gate(self.inputs, self._ready)
         self.sent: list[list[Element]] = [[] for _ in range(outputs)]
-        room = Room()
-        self.outputs = self._outputs(outputs, replace(settings.slot, credit=credit), room)
-        asked = AskedSize(settings.slot, self.gate, [self.announced.append])
         self.waits: list[object] = []
-        infos = [info_of(n) for n in range(len(operators))]
-        self.operator_ids = [info.id for info in infos]
-        self.backends = [backend_of(info, self.clock) for info in infos]
-        self.execution = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
-        self.subtask = Subtask(
-            self.execution,
-            infos,
-            self._chain(operators, room),
-            self.turn,
-            self.backends,
-            self.gate,
-            self.outputs,
-            room,
-            settings,
-            self._ports(),
-            self.clock,
-            in_flight=self._places(channel_state or no_files(self.execution), infos),
-            finished_on_restore=finished_on_restore,
-            restored=restored,
-            asked=asked,
-            debloater=self._debloater(settings.slot, asked),
+        deployment = deployment_of(
+            len(operators), inputs, outputs, settings, restored, finished=finished_on_restore
         )
+        self.execution = deployment.execution
+        self.channel_state = channel_state or no_files(self.execution)
+        plan = VertexPlan(operators, (OutputPlan(1),))
+        self.subtask = build(plan, deployment, self, StatesInMemory())  # type: ignore[arg-type]
+        self.gate = self.subtask.input.gate
+        self.inputs = self.gate.inputs
+        self.operator_ids = [info.id for info in deployment.vertex.operators]
+        chained = self.subtask.chain.operators
+        self.backends = [each.context.backend for each in chained]
+        self.outputs = self.subtask.outputs.channels
+        for output in self.outputs:  # whose readers have asked for full batches
+            output.resize(settings.slot.rows)
+            output.granted(credit - credit_for(1, settings.slot.credit))
+        takers = chained[-1].out.takers(None)
+        takers[:] = [WayOut(_ToAll(self.outputs), self.clock)]
 
-    def _outputs(self, count: int, slot: SlotSettings, room: Room) -> list[ChannelOutput]:
-        """Channels whose readers have asked for full batches."""
-        outputs = [
-            ChannelOutput(ChannelId(1, 0, n), slot, self._sender(n), room) for n in range(count)
-        ]
-        for output in outputs:
-            output.resize(slot.rows)
-            output.granted(slot.credit - credit_for(1, slot.credit))
-        return outputs
+    # --- the host ---
 
-    def _debloater(self, slot: SlotSettings, asked: AskedSize) -> Debloater | None:
-        if slot.debloat is None:
-            return None
-        return Debloater(slot.debloat, slot.rows, self.gate, asked)
+    def to_producer(self, channel: ChannelId) -> From:
+        return From(channel.producer, self.granted, self.announced)
 
-    def _places(self, writer: ChannelStateWriter, infos: Sequence[OperatorInfo]) -> InFlightPlaces:
-        places: dict[ChannelId, ChannelInfo] = {
-            each.id: InputChannelInfo(0, each.id.producer) for each in self.inputs
-        }
-        for each in self.outputs:
-            places[each.id] = ResultSubpartitionInfo(0, each.id.consumer)
-        return InFlightPlaces(writer, places, infos[0].id, infos[-1].id)
+    def to_consumer(self, channel: ChannelId) -> "Sending":
+        return Sending(self, channel.consumer)
 
-    def _ports(self) -> SubtaskPorts:
-        return SubtaskPorts(
-            ready=self._ready,
-            changed=self._changed,
-            decline=self.declined.append,
-            snapshot=self._snapshot,
-            aborted=self.given_up.append,
-            busy=lambda: self.busy,
-            at=lambda at_ms, act: self.timers.append((at_ms, act)),
-        )
-
-    def _chain(self, operators: Sequence[Operator], room: Room) -> Chain:
-        chained = [
-            ChainedOperator(
-                operator,
-                ChainOutput(room, self.turn, self.clock.monotonic_ms, share=False),
-                self.turn,
-                lambda awaited, done: self.waits.append(done),
-            )
-            for operator in operators
-        ]
-        for ahead, behind in pairwise(chained):
-            ahead.out.add_operator(behind, None)
-        chained[-1].out.add_route(_ToAll(self.outputs), self.outputs, None)
-        return Chain(chained)
-
-    def _sender(self, channel: int) -> object:
-        def send(element: Element) -> None:
-            self.sent[channel].append(element)
-            self.log.append(f"sent {_short(element)}")
-
-        return send
-
-    def _ready(self) -> None:
+    def ready(self) -> None:
         self.calls_for_turns += 1
 
-    def _changed(self, state: ExecutionState, error: TidegateError | None) -> None:
+    def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
+        self.timers.append((at_ms, act))
+
+    def wait(self, awaited: object, waiting: Waiting) -> None:
+        self.waits.append(waiting.awaited_done)
+
+    def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
         self.states.append(state)
         self.log.append(state.value)
 
-    def _snapshot(self, snapshot: SubtaskSnapshot) -> None:
+    def decline(self, declined: CheckpointDeclined) -> None:
+        self.declined.append(declined)
+
+    def cut(self, snapshot: SubtaskSnapshot) -> None:
         self.snapshots.append(snapshot)
         self.log.append(f"cut {snapshot.checkpoint}")
+
+    def stop_snapshot(self, checkpoint: CheckpointId) -> None:
+        self.given_up.append(checkpoint)
 
     # --- acts ---
 
     def pieces_of(self, rows: int) -> "World":
         """So many rows are worked on at once from the beginning, since they are cheap."""
-        self.subtask._intake._piece.rows = rows
-        self.subtask._intake._portion.rows = rows
-        for chained in self.subtask._chain.operators:
+        self.subtask.input._intake._piece.rows = rows
+        self.subtask.input._intake._portion.rows = rows
+        for chained in self.subtask.chain.operators:
             chained._piece.rows = rows
         return self
 
@@ -333,6 +321,18 @@ class World:
     @property
     def checkpoints_cut(self) -> list[int]:
         return [snapshot.checkpoint for snapshot in self.snapshots]
+
+
+class Sending:
+    """The far end of an output: keeps what is sent, and writes it down."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self._world = world
+        self._number = number
+
+    def send(self, element: Element) -> None:
+        self._world.sent[self._number].append(element)
+        self._world.log.append(f"sent {_short(element)}")
 
 
 class _ToAll:

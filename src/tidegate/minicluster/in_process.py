@@ -16,7 +16,8 @@ from tidegate.model.chance import SeededChance
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.slot.process.printing import Printing
-from tidegate.slot.slot import Slot, World
+from tidegate.slot.slot import Slot
+from tidegate.slot.world import World
 from tidegate.storage.checkpoints import checkpoint_storage
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class LoopProvider:
         slot = Slot(
             SlotId(f"local-{os.getpid()}-{chance.bits64():016x}"),
             self._world(chance),
+            Printing(0, SystemClock().monotonic_ms),
             pid=os.getpid(),
             host=socket.gethostname(),
         )
@@ -103,7 +105,6 @@ class LoopProvider:
             log=process_log(),
             pause=lambda: asyncio.sleep(0),
             owns_process=False,
-            printing=Printing(0, SystemClock().monotonic_ms),
         )
 
 

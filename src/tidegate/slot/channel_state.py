@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from tidegate.api.rows.batches import take
 from tidegate.checkpoint.channel_state.file_format import chunk, read_chunks
 from tidegate.checkpoint.channel_state.group import (
     Abort,
@@ -35,7 +36,6 @@ from tidegate.errors import StorageFailed
 from tidegate.model.elements import ArrowBatch, Barrier, CheckpointOptions, RowBatch
 from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
-from tidegate.slot.channels.output import take
 from tidegate.storage.places import CheckpointPlace
 from tidegate.transport import codec
 

@@ -12,9 +12,8 @@ from tidegate.state.disk.local_folders import LocalFolders, default_root
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from tidegate.model.control import ToSlot
-    from tidegate.model.ids import JobId, SlotId
-    from tidegate.model.settings import SlotSettings, StateFileSettings
+    from tidegate.model.control import Accepted, ToSlot
+    from tidegate.model.settings import SlotSettings
     from tidegate.state.disk.store import RocksDBMemory
 
 
@@ -25,35 +24,34 @@ def new_backend_id(draw: Callable[[], int]) -> str:
 
 
 class LocalState:
-    """Tells the slot's local folders what the driver says. run: runs to the end, beside all else.
+    """The local folders of a slot; nothing is made on the disk before it is asked for.
 
-    run_blocking: runs a call on the slot's pool. draw: 64 random bits.
+    draw: 64 random bits. run_blocking: runs a call on the slot's pool. run: runs a coroutine to its
+    end, beside all else.
     """
 
     def __init__(
         self,
+        accepted: Accepted,
         draw: Callable[[], int],
         run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
         run: Callable[[Coroutine[None, None, None]], object],
     ) -> None:
-        self._draw = draw
-        self._run_blocking = run_blocking
-        self._run = run
-        self._over = False
-        self._memory: RocksDBMemory | None = None
-        self.folders: LocalFolders | None = None
-
-    def accepted(self, job: JobId, slot: SlotId, settings: StateFileSettings) -> None:
-        """The slot is part of a job; nothing is made on the disk before it is asked for."""
+        settings = accepted.settings.slot.state_files
         copies = settings.copies_folder
         self.folders = LocalFolders(
-            job,
-            slot,
+            accepted.job,
+            accepted.slot,
             [Path(folder) for folder in settings.folders] or [default_root()],
             copies=None if copies is None else Path(copies),
             keeps=settings.keeps_copies,
             takes=settings.takes_copies,
         )
+        self._draw = draw
+        self._run_blocking = run_blocking
+        self._run = run
+        self._over = False
+        self._memory: RocksDBMemory | None = None
 
     def place(self, settings: SlotSettings) -> LocalPlace | None:
         """Where one operator may keep its keyed state; None where that is in memory."""
@@ -63,7 +61,6 @@ class LocalState:
             from tidegate.state.disk.store import RocksDBMemory
 
             self._memory = RocksDBMemory(settings.rocksdb)
-        assert self.folders is not None, "a slot is accepted before it is given work"
         backend = new_backend_id(self._draw)
         return LocalPlace(self.folders, backend, self._memory, settings.state_files)
 
@@ -80,15 +77,13 @@ class LocalState:
                 pass
 
     def _tidy(self, tidy: Callable[[LocalFolders], None]) -> None:
-        folders = self.folders
-        if folders is not None and folders.in_use:
-            self._run(self._off_the_loop(lambda: tidy(folders)))
+        if self.folders.in_use:
+            self._run(self._off_the_loop(lambda: tidy(self.folders)))
 
     async def _off_the_loop(self, tidy: Callable[[], None]) -> None:
         await self._run_blocking(tidy)
 
     async def close(self) -> None:
         """The slot ends, and nothing works in its folders any more."""
-        folders = self.folders
-        if folders is not None and folders.in_use:
-            await self._run_blocking(lambda: folders.close(over=self._over))
+        if self.folders.in_use:
+            await self._run_blocking(lambda: self.folders.close(over=self._over))

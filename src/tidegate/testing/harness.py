@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from flinkformat.key_groups import KeyGroupRange
 from tidegate.api import ship
 from tidegate.api.functions import SnapshotContext
-from tidegate.api.operator import KeyCell, OutputPlan
+from tidegate.api.operator import OutputPlan
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.rows.conversion import Conversion, output_conversions
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
@@ -28,7 +27,6 @@ from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.errors import GraphError
 from tidegate.graph.stream_graph import build_stream_graph
 from tidegate.graph.transformations import NodeKind
-from tidegate.metrics import MetricRegistry
 from tidegate.model.chance import SeededChance
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
@@ -38,14 +36,9 @@ from tidegate.model.elements import (
     WatermarkStatus,
 )
 from tidegate.model.ids import (
-    Attempt,
     ChannelId,
     CheckpointId,
-    Epoch,
-    ExecutionId,
-    JobId,
     OperatorId,
-    SubtaskId,
     VertexId,
 )
 from tidegate.model.restore import RestoredOperatorState
@@ -53,11 +46,10 @@ from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.slot.channels.gate import WatermarkValve
 from tidegate.slot.channels.output import ChannelOutput, make_route
 from tidegate.slot.channels.room import Room
-from tidegate.slot.subtask.blocking import BlockingCalls
+from tidegate.slot.subtask.builder import StatesInMemory, context_of
 from tidegate.slot.subtask.chain import ChainedOperator, ChainOutput
-from tidegate.slot.subtask.context import SlotOperatorContext, SubtaskSurroundings
-from tidegate.slot.subtask.turns import Turn
-from tidegate.state.backend import OperatorBackend
+from tidegate.slot.subtask.deployment import Deployment
+from tidegate.slot.subtask.pace import Turn
 from tidegate.storage.reading import InlineReader
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.testing.clock import ManualClock
@@ -65,7 +57,7 @@ from tidegate.testing.loop import ManualLoop
 from tidegate.typeinfo.types import is_any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -78,6 +70,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Batch, Element, OperatorEvent
     from tidegate.model.settings import JobSettings
     from tidegate.slot.channels.output import Route
+    from tidegate.slot.subtask.operator_host import Waiting
 
 _OPERATOR: Final = OperatorId(bytes(16))
 _TURNS_MAX: Final = 1_000_000
@@ -117,7 +110,12 @@ class OperatorHarness:
     ) -> None:
         self.clock = ManualClock(start_ms)
         self._results = _Results()
-        self._settings = job_settings(configuration or Configuration())
+        settings = job_settings(configuration or Configuration())
+        # As in a job that takes checkpoints, so that a final one follows the end.
+        checkpoints = replace(
+            settings.checkpoints, interval_ms=settings.checkpoints.interval_ms or 1
+        )
+        self._settings = replace(settings, checkpoints=checkpoints)
         self._sources, self._node, self._edges = _the_step(
             build, inputs, parallelism, max_parallelism
         )
@@ -276,7 +274,7 @@ class OperatorHarness:
                 for i in range(node.parallelism)
             ]
         shipped = ship.dumps(node.operator, name=node.name)
-        restored = None if restore is None else restore.checkpoint
+        restored = None if restore is None else CheckpointId(restore.checkpoint)
         for index, state in enumerate(states):
             operator = cast("Operator", ship.loads(shipped, name=node.name))
             subtask = _Subtask(
@@ -289,8 +287,7 @@ class OperatorHarness:
         room, outputs = Room(), list[ChannelOutput]()
         for index, subtask in enumerate(self._subtasks):
             channel, slot = ChannelId(number, 0, index), self._settings.slot
-            arrives = partial(subtask.arrives, number, edge.port)
-            output = ChannelOutput(channel, slot, arrives, room)
+            output = ChannelOutput(channel, slot, _Reading(subtask, number, edge.port), room)
             output.resize(max(slot.rows, slot.arrow_rows))
             outputs.append(output)
             subtask.read_from(output)
@@ -339,6 +336,19 @@ class OperatorHarness:
         return any([subtask.advance() for subtask in self._subtasks])
 
 
+class _Reading:
+    """The end of a channel at which a subtask reads."""
+
+    def __init__(self, subtask: _Subtask, channel: int, port: int) -> None:
+        self._subtask = subtask
+        self._channel = channel
+        self._port = port
+
+    def send(self, element: Element) -> None:
+        """Hand an element over."""
+        self._subtask.arrives(self._channel, self._port, element)
+
+
 class _Subtask:
     """One subtask of the step: a queue of inputs, in order of arrival."""
 
@@ -350,58 +360,27 @@ class _Subtask:
         settings: JobSettings,
         loop: ManualLoop,
         results: _Results,
-        restored: int | None,
+        restored: CheckpointId | None,
     ) -> None:
         self.operator = operator
         self.outputs: list[ChannelOutput] = []
         self._loop = loop
-        turn = Turn(loop.clock)
-        out = _KeptOutput(results, turn, output_conversions(operator, node.name))
-        self._work = ChainedOperator(
-            operator, out, turn, lambda awaited, done: loop.start(_wait_for(awaited, done))
-        )
         self._queue: deque[tuple[int, int, Element]] = deque()
         self._valve = WatermarkValve([])
         self._woken = self._ending = False
-        groups = KeyGroupRange.of(index, node.parallelism, node.max_parallelism)
-        self._backend = OperatorBackend(
-            _OPERATOR,
-            groups,
-            node.max_parallelism,
-            loop.clock,
-            KeyCell(),
-            key_type=operator.key_type,
-            name=node.name,
-        )
         info = OperatorInfo(_OPERATOR, node.name, keyed=node.keyed)
         vertex = Vertex(
             VertexId(_OPERATOR), node.name, (info,), node.parallelism, node.max_parallelism
         )
-        surroundings = SubtaskSurroundings(
-            job=JobId("0" * 32),
-            execution=ExecutionId(SubtaskId(vertex.id, index), Attempt(0), Epoch(1)),
-            vertex=vertex,
-            settings=settings.slot,
-            checkpointing=True,
-            restored=None if restored is None else CheckpointId(restored),
-            clock=loop.clock,
-            parameters=settings.parameters,
-            blocking=BlockingCalls(_made_at_once),
-            threads=_InTheTestsThread,
-            start=loop.start,
-            wake=self._wake,
-            wake_at=lambda at_ms: loop.wake_at(at_ms, self._wake),
-            skipped=lambda _: None,
-            takes_input=lambda: operator.takes_input,
-            to_coordinator=self._refuse,
-        )
-        self._context = SlotOperatorContext(
-            info, surroundings, self._backend, MetricRegistry(loop.clock.monotonic_ms).group()
-        )
+        deployment = Deployment.without_job(vertex, settings, index=index, restored=restored)
+        backend = StatesInMemory().backend(deployment, self, info, operator.key_type)
+        self._context = context_of(info, deployment, self, backend)
+        out = _KeptOutput(results, loop.clock, output_conversions(operator, node.name))
+        self._work = ChainedOperator(operator, self._context, out, Turn(loop.clock), self)
 
     def open(self, state: RestoredOperatorState) -> None:
         """Restores the state, then opens the operator."""
-        self._backend.restore(state, InlineReader("a snapshot of the harness"))
+        self._context.backend.restore(state, InlineReader("a snapshot of the harness"))
         self.operator.open(self._context)
 
     def read_from(self, output: ChannelOutput) -> None:
@@ -450,7 +429,7 @@ class _Subtask:
             )
         self.operator.before_barrier(checkpoint, self._work.out)
         durable = self.operator.snapshot(SnapshotContext(checkpoint, self._loop.clock.wall_ms()))
-        pending = self._backend.snapshot(checkpoint)
+        pending = self._context.backend.snapshot(checkpoint)
         if durable is not None:
             await durable
         pending.finish()
@@ -467,10 +446,42 @@ class _Subtask:
             for passed in self._valve.status(self.outputs[channel].id, element.idle):
                 self._work.accept_watermark(passed)
 
-    def _wake(self) -> None:
+    # --- the host of its operator ---
+
+    @property
+    def clock(self) -> ManualClock:
+        return self._loop.clock
+
+    @property
+    def takes_input(self) -> bool:
+        return self.operator.takes_input
+
+    def wake(self) -> None:
         self._woken = True
 
-    def _refuse(self, operator: OperatorId, event: OperatorEvent) -> None:
+    def wake_at(self, at_ms: int) -> None:
+        self._loop.wake_at(at_ms, self.wake)
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        self._loop.start(work)
+
+    def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
+        async def wait() -> None:
+            await awaited
+            waiting.awaited_done()
+
+        self._loop.start(wait())
+
+    async def run_blocking(self, call: Callable[[], object]) -> object:
+        return call()
+
+    def threads(self, limit: int) -> _InTheTestsThread:
+        return _InTheTestsThread()
+
+    def skipped(self, rows: int) -> None:
+        pass
+
+    def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
         raise GraphError(
             f"'{self._context.name}' talks to its coordinator, which a harness has not",
             where="OperatorHarness",
@@ -478,30 +489,43 @@ class _Subtask:
         )
 
 
+Rows = list[tuple[Any, int | None]]
+
+
 class _Results:
     def __init__(self) -> None:
-        self.main: list[tuple[Any, int | None]] = []
-        self.sides: dict[str, list[tuple[Any, int | None]]] = {}
+        self.main: Rows = []
+        self.sides: dict[str, Rows] = {}
         self.watermarks: list[int] = []
 
-    def take(self, batch: Batch) -> None:
+    def accept(self, batch: Batch) -> None:
+        """Keep a batch of the main output."""
         self.main += _rows(batch)
 
-    def take_side(self, tag: str, batch: Batch) -> None:
-        self.sides.setdefault(tag, []).extend(_rows(batch))
+
+class _SideResults:
+    """Collects a side output of all subtasks."""
+
+    def __init__(self, results: _Results, tag: str) -> None:
+        self._results = results
+        self._tag = tag
+
+    def accept(self, batch: Batch) -> None:
+        """Keep a batch of the side output."""
+        self._results.sides.setdefault(self._tag, []).extend(_rows(batch))
 
 
 class _KeptOutput(ChainOutput):
     def __init__(
-        self, results: _Results, turn: Turn, convert: Mapping[str | None, Convert]
+        self, results: _Results, clock: ManualClock, convert: Mapping[str | None, Convert]
     ) -> None:
-        super().__init__(Room(), turn, lambda: 0, share=True, convert=convert)
+        super().__init__(Room(), clock, share=True, convert=convert)
         self._results = results
-        self._consumers(None).append(results.take)
+        self.takers(None).append(results)
 
     def emit_side(self, tag: str, batch: Batch) -> None:
-        if not self._consumers(tag):
-            self._consumers(tag).append(partial(self._results.take_side, tag))
+        if not self.takers(tag):
+            self.takers(tag).append(_SideResults(self._results, tag))
         super().emit_side(tag, batch)
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
@@ -509,19 +533,11 @@ class _KeptOutput(ChainOutput):
             self._results.watermarks.append(watermark.ms)
 
 
-async def _wait_for(awaited: Awaitable[object], done: Callable[[], None]) -> None:
-    await awaited
-    done()
-
-
 class _InTheTestsThread:
     """Runs calls of plain functions at once, so that nothing happens by itself."""
 
-    def __init__(self, limit: int) -> None:
-        self._loop = asyncio.get_running_loop()
-
     def run(self, call: Callable[[], object]) -> asyncio.Future[object]:
-        done: asyncio.Future[object] = self._loop.create_future()
+        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         try:
             done.set_result(call())
         except Exception as error:
@@ -529,10 +545,6 @@ class _InTheTestsThread:
         return done
 
     def close(self) -> None: ...
-
-
-async def _made_at_once(call: Callable[[], object]) -> object:
-    return call()
 
 
 def _rows(batch: Batch) -> list[tuple[Any, int | None]]:

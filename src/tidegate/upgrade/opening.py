@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
-from tidegate.metrics import MetricRegistry
-from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId
-from tidegate.slot.subtask.blocking import BlockingCalls
-from tidegate.slot.subtask.context import SlotOperatorContext, SubtaskSurroundings
-from tidegate.slot.threads import DaemonThreads
+from tidegate.slot.loop.threads import DaemonThreads
+from tidegate.slot.subtask.builder import context_of
+from tidegate.slot.subtask.deployment import Deployment
 from tidegate.storage.reading import InlineReader
 from tidegate.upgrade.recording import RecordingBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from tidegate.api.operator import Operator
     from tidegate.clock import Clock
-    from tidegate.model.ids import CheckpointId
+    from tidegate.model.elements import OperatorEvent
+    from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo, Vertex
+    from tidegate.slot.subtask.operator_host import Waiting
     from tidegate.typeinfo.types import TypeInformation
     from tidegate.upgrade.recording import Asked
     from tidegate.upgrade.sample import OperatorSample
@@ -127,40 +127,48 @@ class DryOpening:
     async def _declare(
         self, operator: Operator, info: OperatorInfo, vertex: Vertex, backend: RecordingBackend
     ) -> None:
-        metrics = MetricRegistry(self._clock.monotonic_ms).group()
-        context = SlotOperatorContext(info, self._surroundings(vertex, operator), backend, metrics)
+        deployment = Deployment.without_job(vertex, self._settings, restored=self._checkpoint)
+        context = context_of(info, deployment, _Nowhere(self._clock, operator), backend)
         try:
             operator.declare(context)
         finally:
             operator.close()
 
-    def _surroundings(self, vertex: Vertex, operator: Operator) -> SubtaskSurroundings:
-        return SubtaskSurroundings(
-            job=JobId("0" * 32),
-            execution=ExecutionId(SubtaskId(vertex.id, 0), Attempt(0), Epoch(1)),
-            vertex=vertex,
-            settings=self._settings.slot,
-            checkpointing=self._settings.checkpoints.periodic,
-            restored=self._checkpoint,
-            clock=self._clock,
-            parameters=self._settings.parameters,
-            blocking=BlockingCalls(_never),
-            threads=DaemonThreads,
-            start=_leave,
-            wake=lambda: None,
-            wake_at=lambda _: None,
-            takes_input=lambda: operator.takes_input,
-            skipped=lambda _: None,
-            to_coordinator=lambda *_: None,
-        )
 
+class _Nowhere:
+    """A place where nothing ever happens; the `OperatorHost` of an operator that is not run."""
 
-async def _never(call: Callable[[], object]) -> object:
-    return await asyncio.get_running_loop().create_future()
+    def __init__(self, clock: Clock, operator: Operator) -> None:
+        self.clock = clock
+        self._operator = operator
 
+    @property
+    def takes_input(self) -> bool:
+        return self._operator.takes_input
 
-def _leave(coroutine: Coroutine[object, object, None]) -> None:
-    coroutine.close()
+    async def run_blocking(self, call: Callable[[], object]) -> object:
+        return await asyncio.get_running_loop().create_future()
+
+    def threads(self, limit: int) -> DaemonThreads:
+        return DaemonThreads(limit)
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        work.close()
+
+    def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
+        pass
+
+    def wake(self) -> None:
+        pass
+
+    def wake_at(self, at_ms: int) -> None:
+        pass
+
+    def skipped(self, rows: int) -> None:
+        pass
+
+    def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
+        pass
 
 
 def _as_ours(error: Exception, info: OperatorInfo) -> TidegateError:

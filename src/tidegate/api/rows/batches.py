@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.errors import BadRecord, with_article
-from tidegate.model.elements import RowBatch
+from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.typeinfo.copies import IMMUTABLE, private_copy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,3 +148,27 @@ def raised(error: BaseException) -> str:
         return f"{name}: {error}"
     except Exception as again:
         return f"{name}, whose text raises {type(again).__name__}"
+
+
+def take(rows: RowBatch, chosen: list[int]) -> RowBatch:
+    """The rows at these positions, in that order; all of them are the batch itself."""
+    if len(chosen) == len(rows):
+        return rows
+    if len(chosen) <= 1:
+        start = chosen[0] if chosen else 0
+        return rows.piece(start, start + len(chosen))
+    pick = itemgetter(*chosen)
+    return RowBatch(
+        list(pick(rows.values)),
+        None if rows.timestamps_ms is None else list(pick(rows.timestamps_ms)),
+        None if rows.keys is None else list(pick(rows.keys)),
+        None if rows.key_groups is None else list(pick(rows.key_groups)),
+    )
+
+
+def copied(batch: Batch) -> Batch:
+    """The batch for a further consumer: mutable values are copied, Arrow batches are shared."""
+    if isinstance(batch, ArrowBatch) or IMMUTABLE.issuperset(map(type, batch.values)):
+        return batch
+    values = list(map(private_copy, batch.values))
+    return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)

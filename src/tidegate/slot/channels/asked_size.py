@@ -8,27 +8,21 @@ from tidegate.api.pieces import ROWS_UNBOUNDED
 from tidegate.transport.credit import credit_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.channels.gate import Gate
 
 
 class AskedSize:
-    """How many rows senders are to put in a batch: as few as all ask for that know of the reader.
+    """The number of rows that senders are to put in a batch: the least that anyone asks for.
 
-    gate: gives its senders credit for more batches where batches are longer. tell: tells one sender
-    each.
+    gate: its senders are told, and get credit for more batches where batches are longer.
     """
 
-    def __init__(
-        self, settings: SlotSettings, gate: Gate, tell: Collection[Callable[[int], None]]
-    ) -> None:
+    def __init__(self, settings: SlotSettings, gate: Gate) -> None:
         self._rows_max = max(settings.rows, settings.arrow_rows)
         self._credit_max = settings.credit
         self._credit = credit_for(1, settings.credit)
         self._gate = gate
-        self._tell = tell
         self._rows = self._fitting = 1  # as senders begin
         self._debloated = ROWS_UNBOUNDED
 
@@ -50,8 +44,8 @@ class AskedSize:
         rows = min(self._fitting, self._debloated)
         if rows != self._rows:
             self._rows = rows
-            for tell in self._tell:
-                tell(rows)
+            for channel in self._gate.inputs:
+                channel.producer.resize(rows)
             credit = credit_for(rows, self._credit_max)
             self._gate.add_credit(credit - self._credit)
             self._credit = credit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.api.pieces import ROWS_UNBOUNDED
 from tidegate.transport.debloat import DebloatedSize
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from tidegate.model.settings import DebloatSettings
     from tidegate.slot.channels.asked_size import AskedSize
     from tidegate.slot.channels.gate import Gate
+
+
+class Alarms(Protocol):
+    """Calls what is to be called at a time."""
+
+    def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
+        """Call something at a monotonic time."""
+        ...
 
 
 class Debloater:
@@ -48,14 +56,14 @@ class Debloater:
             self._busy_from_s = None
             self.size.emptied()
 
-    def begin(self, at: Callable[[int, Callable[[], None]], None], clock: Clock) -> None:
-        """Measure each period from now on. at: calls something at a monotonic time."""
+    def begin(self, alarms: Alarms, clock: Clock) -> None:
+        """Measure each period from now on."""
 
         def measure() -> None:
             self.measure(clock.precise_s())
-            self.begin(at, clock)
+            self.begin(alarms, clock)
 
-        at(clock.monotonic_ms() + self.period_ms, measure)
+        alarms.call_at(clock.monotonic_ms() + self.period_ms, measure)
 
     def measure(self, now_s: float) -> None:
         """A period is over."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from tidegate.model.ids import ChannelId, CheckpointId
+    from tidegate.slot.channels.ends import Producer
 
 _NAMED_MAX: Final = 4
 """Channels that are named when they hold back event time."""
 
 
 class InputChannel:
-    """One channel's queue. grant: gives the sender credit for one more batch.
+    """One channel's queue. producer: its sending end, which gets credit and the size of batches.
 
     surplus: credit that the sender has in use and is not given again.
     rows_came, bytes_came: of row batches that came over a link. rows_read, arrow_bytes_read: by
@@ -45,10 +46,10 @@ class InputChannel:
         "arrow_bytes_read",
         "blocked",
         "bytes_came",
-        "grant",
         "id",
         "listed",
         "port",
+        "producer",
         "queue",
         "rows_came",
         "rows_read",
@@ -56,10 +57,10 @@ class InputChannel:
         "taken",
     )
 
-    def __init__(self, channel: ChannelId, port: int, grant: Callable[[], None]) -> None:
+    def __init__(self, channel: ChannelId, port: int, producer: Producer) -> None:
         self.id = channel
         self.port = port
-        self.grant = grant
+        self.producer = producer
         self.queue: deque[Element] = deque()
         self.taken = self.surplus = 0
         self.blocked = False
@@ -72,20 +73,29 @@ class InputChannel:
         if self.surplus:
             self.surplus -= 1
         else:
-            self.grant()
+            self.producer.grant()
+
+
+class Reader(Protocol):
+    """The subtask that reads a gate."""
+
+    def ready(self) -> None:
+        """There may be something to do: ask for a turn."""
+        ...
 
 
 class Gate:
     """The input channels of one subtask, read in turn.
 
-    arrived: called when something has come to a gate that had nothing to read. heard: called with
-    whatever comes, before it is queued; it says whether to keep it from the queue.
+    reader: asked for a turn when something has come to a gate that had nothing to read. heard:
+    called with each element before it is queued; True keeps it from the queue. It is set to
+    `InFlight.heard` where barriers may overtake.
     """
 
-    def __init__(self, channels: Collection[InputChannel], arrived: Callable[[], None]) -> None:
+    def __init__(self, channels: Collection[InputChannel], reader: Reader) -> None:
         self._channels = {channel.id: channel for channel in channels}
         self._ready: deque[InputChannel] = deque()
-        self._arrived = arrived
+        self._reader = reader
         self._restored: deque[tuple[InputChannel, Batch]] = deque()
         self._restored_taken = 0
         self.heard: Callable[[InputChannel, Element], bool] | None = None
@@ -129,7 +139,7 @@ class Gate:
         if not channel.listed and not channel.blocked:
             channel.listed = True
             self._ready.append(channel)
-            self._arrived()
+            self._reader.ready()
 
     def add_credit(self, batches: int) -> None:
         """Each sender may have so many more batches on the way from now on; less if negative."""
@@ -137,7 +147,7 @@ class Gate:
             channel.surplus -= batches
             while channel.surplus < 0:
                 channel.surplus += 1
-                channel.grant()
+                channel.producer.grant()
 
     def poll(self, rows_max: int) -> tuple[InputChannel, Element] | None:
         """The next element of a channel that may be read; of a longer batch a piece.
@@ -241,7 +251,7 @@ class Gate:
                 channel.listed = True
                 self._ready.append(channel)
         if self._ready:
-            self._arrived()
+            self._reader.ready()
 
 
 class WatermarkValve:

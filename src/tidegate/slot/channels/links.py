@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.errors import PeerLost
 from tidegate.model.elements import RowBatch
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from tidegate.model.elements import Element
+    from tidegate.slot.channels.ends import Consumer, Producer
     from tidegate.slot.channels.gate import Gate, InputChannel
     from tidegate.slot.channels.output import ChannelOutput
     from tidegate.transport.wire import Network, Wire
@@ -23,12 +24,26 @@ if TYPE_CHECKING:
 ChannelKey = tuple[ChannelId, int, Epoch]
 
 
+class Linked(Protocol):
+    """A subtask whose channels lead over the links of its slot."""
+
+    @property
+    def execution(self) -> ExecutionId: ...
+
+    def granted(self) -> None:
+        """Credit has come for one of its outputs."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """An element of one of its channels could not be read or sent."""
+        ...
+
+
 class Links:
     """The links of one slot to its peers.
 
     Of two slots the one with the lesser id dials, the other waits. lost: called with the peer and
-    the reason when a link breaks. failed: called with a subtask and what was raised when one of its
-    elements could not be read or sent.
+    the reason when a link breaks.
     """
 
     def __init__(
@@ -37,13 +52,11 @@ class Links:
         network: Network,
         *,
         lost: Callable[[SlotId, PeerLost], None],
-        failed: Callable[[ExecutionId, Exception], None],
         timeout_s: float,
     ) -> None:
         self._slot = slot
         self._network = network
         self._lost = lost
-        self._failed = failed
         self._timeout_s = timeout_s
         self._wires: dict[SlotId, Wire] = {}
         self._waiting: dict[SlotId, asyncio.Future[None]] = {}
@@ -116,101 +129,52 @@ class Links:
     def close(self) -> None:
         """End all links, and those that are still being made."""
         self._closed = True
-        wires, self._wires = self._wires, {}
-        for wire in wires.values():
+        wires = list(self._wires.values())
+        self._wires.clear()
+        for wire in wires:
             wire.close()
 
     # --- channels ---
 
-    def add_input(self, execution: ExecutionId, gate: Gate, channel: InputChannel) -> None:
+    def add_input(self, linked: Linked, gate: Gate, channel: InputChannel) -> None:
         """Elements of this channel come to this gate from now on."""
-        key = (channel.id, execution.attempt, execution.epoch)
-        self._inputs[key] = _Input(execution, gate, channel)
+        self._inputs[_key(channel.id, linked.execution)] = _Input(linked, gate, channel)
 
-    def add_output(
-        self, execution: ExecutionId, output: ChannelOutput, granted: Callable[[], None]
-    ) -> None:
-        """Credit for this channel goes to this output; ``granted`` is called after it."""
-        key = (output.id, execution.attempt, execution.epoch)
-        self._outputs[key] = _Output(execution, output, granted)
+    def add_output(self, linked: Linked, output: ChannelOutput) -> None:
+        """Credit for this channel goes to this output from now on."""
+        self._outputs[_key(output.id, linked.execution)] = _Output(linked, output)
 
     def remove(self, execution: ExecutionId, channels: Collection[ChannelId]) -> None:
-        """What still comes for these channels of this deployment is dropped."""
+        """Drop what still comes for these channels of this deployment."""
         for channel in channels:
-            key = (channel, execution.attempt, execution.epoch)
+            key = _key(channel, execution)
             self._inputs.pop(key, None)
             self._outputs.pop(key, None)
 
-    def sender(
-        self, execution: ExecutionId, channel: ChannelId, consumer: SlotId
-    ) -> Callable[[Element], None]:
-        """What sends elements of a channel: to a subtask here, or over the link to a slot."""
-        if consumer == self._slot:
-            return self._local_sender((channel, execution.attempt, execution.epoch))
-        header = protocol.pack(
-            FrameHeader(FrameKind.ELEMENT, channel, execution.epoch, execution.attempt)
-        )
+    def to_consumer(self, execution: ExecutionId, channel: ChannelId, slot: SlotId) -> Consumer:
+        """The reading end of a channel, in this slot or in another one."""
+        if slot == self._slot:
+            return _NearConsumer(self._inputs, _key(channel, execution))
+        return _FarConsumer(self._wires, slot, execution, channel)
 
-        def send(element: Element) -> None:
-            wire = self._wires.get(consumer)
-            if wire is not None:
-                wire.send([header, *codec.encode(element)])
-
-        return send
-
-    def _local_sender(self, key: ChannelKey) -> Callable[[Element], None]:
-        def send(element: Element) -> None:
-            found = self._inputs.get(key)
-            if found is not None:
-                found.gate.put(found.channel, element)
-
-        return send
-
-    def granter(
-        self, execution: ExecutionId, channel: ChannelId, producer: SlotId
-    ) -> Callable[[], None]:
-        """What gives the sender of a channel one credit."""
-        key = (channel, execution.attempt, execution.epoch)
-        if producer == self._slot:
-            return lambda: self._grant(key, 1)
-        frame = protocol.pack(
-            FrameHeader(FrameKind.CREDIT, channel, execution.epoch, execution.attempt, 1)
-        )
-
-        def grant() -> None:
-            wire = self._wires.get(producer)
-            if wire is not None:
-                wire.send([frame])
-
-        return grant
-
-    def sizer(
-        self, execution: ExecutionId, channel: ChannelId, producer: SlotId
-    ) -> Callable[[int], None]:
-        """What tells the sender of a channel how many rows to put in a batch."""
-        key = (channel, execution.attempt, execution.epoch)
-        if producer == self._slot:
-            return lambda rows: self._resize(key, rows)
-
-        def resize(rows: int) -> None:
-            wire = self._wires.get(producer)
-            if wire is not None:
-                header = FrameHeader(
-                    FrameKind.SIZE, channel, execution.epoch, execution.attempt, rows
-                )
-                wire.send([protocol.pack(header)])
-
-        return resize
+    def to_producer(self, execution: ExecutionId, channel: ChannelId, slot: SlotId) -> Producer:
+        """The sending end of a channel, in this slot or in another one."""
+        if slot == self._slot:
+            return _NearProducer(self._outputs, _key(channel, execution))
+        return _FarProducer(self._wires, slot, execution, channel)
 
     def frame(self, frame: memoryview) -> None:
         """A frame has come over a link; one of a deployment that is not here is dropped."""
         header = protocol.unpack(frame)
         key = (header.channel, header.attempt, header.epoch)
-        if header.kind is FrameKind.CREDIT:
-            self._grant(key, header.number)
-            return
-        if header.kind is FrameKind.SIZE:
-            self._resize(key, header.number)
+        if header.kind is not FrameKind.ELEMENT:
+            output = self._outputs.get(key)
+            if output is None:
+                return
+            if header.kind is FrameKind.CREDIT:
+                output.grant(header.number)
+            else:
+                output.output.resize(header.number)
             return
         found = self._inputs.get(key)
         if found is None:
@@ -218,46 +182,135 @@ class Links:
         try:
             element = codec.decode(frame[HEADER_BYTES:])
         except Exception as error:
-            self._failed(found.execution, error)
+            found.linked.fail(error)
         else:
             if isinstance(element, RowBatch):
                 found.channel.rows_came += len(element)
                 found.channel.bytes_came += len(frame) - HEADER_BYTES
             found.gate.put(found.channel, element)
 
-    def _resize(self, key: ChannelKey, rows: int) -> None:
-        found = self._outputs.get(key)
-        if found is not None:
-            found.output.resize(rows)
 
-    def _grant(self, key: ChannelKey, credit: int) -> None:
-        found = self._outputs.get(key)
-        if found is None:
-            return
-        try:
-            found.output.granted(credit)
-        except Exception as error:
-            self._failed(found.execution, error)
-        else:
-            found.granted()
+def _key(channel: ChannelId, execution: ExecutionId) -> ChannelKey:
+    return (channel, execution.attempt, execution.epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """The reading end of a channel."""
+    """The reading end of a channel, here."""
 
-    execution: ExecutionId
+    linked: Linked
     gate: Gate
     channel: InputChannel
 
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """The sending end of a channel."""
+    """The sending end of a channel, here."""
 
-    execution: ExecutionId
+    linked: Linked
     output: ChannelOutput
-    granted: Callable[[], None]
+
+    def grant(self, credit: int) -> None:
+        try:
+            self.output.granted(credit)
+        except Exception as error:
+            self.linked.fail(error)
+        else:
+            self.linked.granted()
+
+
+class _NearConsumer:
+    """The reading end of a channel within the slot; gone once its subtask is over."""
+
+    __slots__ = ("_inputs", "_key")
+
+    def __init__(self, inputs: Mapping[ChannelKey, _Input], key: ChannelKey) -> None:
+        self._inputs = inputs
+        self._key = key
+
+    def send(self, element: Element) -> None:
+        found = self._inputs.get(self._key)
+        if found is not None:
+            found.gate.put(found.channel, element)
+
+
+class _FarConsumer:
+    """The reading end of a channel in another slot.
+
+    A link that is broken takes nothing: the subtasks that need it are about to fail.
+    """
+
+    __slots__ = ("_header", "_slot", "_wires")
+
+    def __init__(
+        self,
+        wires: Mapping[SlotId, Wire],
+        slot: SlotId,
+        execution: ExecutionId,
+        channel: ChannelId,
+    ) -> None:
+        self._wires = wires
+        self._slot = slot
+        self._header = _frame(FrameKind.ELEMENT, execution, channel)
+
+    def send(self, element: Element) -> None:
+        wire = self._wires.get(self._slot)
+        if wire is not None:
+            wire.send([self._header, *codec.encode(element)])
+
+
+class _NearProducer:
+    """The sending end of a channel within the slot; gone once its subtask is over."""
+
+    __slots__ = ("_key", "_outputs")
+
+    def __init__(self, outputs: Mapping[ChannelKey, _Output], key: ChannelKey) -> None:
+        self._outputs = outputs
+        self._key = key
+
+    def grant(self) -> None:
+        found = self._outputs.get(self._key)
+        if found is not None:
+            found.grant(1)
+
+    def resize(self, rows: int) -> None:
+        found = self._outputs.get(self._key)
+        if found is not None:
+            found.output.resize(rows)
+
+
+class _FarProducer:
+    """The sending end of a channel in another slot; as `_FarConsumer` where its link is broken."""
+
+    __slots__ = ("_channel", "_credit", "_execution", "_slot", "_wires")
+
+    def __init__(
+        self,
+        wires: Mapping[SlotId, Wire],
+        slot: SlotId,
+        execution: ExecutionId,
+        channel: ChannelId,
+    ) -> None:
+        self._wires = wires
+        self._slot = slot
+        self._execution = execution
+        self._channel = channel
+        self._credit = _frame(FrameKind.CREDIT, execution, channel, 1)
+
+    def grant(self) -> None:
+        self._send(self._credit)
+
+    def resize(self, rows: int) -> None:
+        self._send(_frame(FrameKind.SIZE, self._execution, self._channel, rows))
+
+    def _send(self, frame: bytes) -> None:
+        wire = self._wires.get(self._slot)
+        if wire is not None:
+            wire.send([frame])
+
+
+def _frame(kind: FrameKind, execution: ExecutionId, channel: ChannelId, number: int = 0) -> bytes:
+    return protocol.pack(FrameHeader(kind, channel, execution.epoch, execution.attempt, number))
 
 
 class _PeerHandler:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
+from tidegate.api.rows.batches import copied, take
 from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, BarrierAnnouncement, RowBatch
 from tidegate.model.topology import Partitioner
 from tidegate.transport.credit import CreditedSender, credit_for
-from tidegate.typeinfo.copies import IMMUTABLE, private_copy
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Barrier, Batch, Element, Mark
     from tidegate.model.ids import ChannelId, CheckpointId
     from tidegate.model.settings import SlotSettings
+    from tidegate.slot.channels.ends import Consumer
     from tidegate.slot.channels.room import Room
 
 
@@ -30,13 +30,13 @@ class ChannelOutput:
     """The sending end of one channel: gathers rows, and sends what has credit.
 
     A batch begins with one row, and has as many as the reader asks for once it knows what they
-    cost. deliver: hands an element to the other end. room: shared by all channels of the subtask.
+    cost. consumer: the other end. room: shared by all channels of the subtask.
     aligned_only: no barrier may overtake data here.
     """
 
     __slots__ = (
         "_aligned_only",
-        "_deliver",
+        "_consumer",
         "_full",
         "_gathered",
         "_room",
@@ -49,7 +49,7 @@ class ChannelOutput:
         self,
         channel: ChannelId,
         settings: SlotSettings,
-        deliver: Callable[[Element], None],
+        consumer: Consumer,
         room: Room,
         *,
         aligned_only: bool = False,
@@ -57,7 +57,7 @@ class ChannelOutput:
         self.id = channel
         self._aligned_only = aligned_only
         self._full = (settings.rows, settings.arrow_rows)
-        self._deliver = deliver
+        self._consumer = consumer
         self._room = room
         self._sender = CreditedSender(credit_for(1, settings.credit), 1, 1)
         self._gathered: RowBatch | None = None
@@ -114,11 +114,11 @@ class ChannelOutput:
             self._send(barrier.under(options.forced_aligned()))
         elif options.is_unaligned:
             overtaken = self._sender.batches_waiting()
-            self._deliver(barrier)
+            self._consumer.send(barrier)
             return overtaken
         else:
             if options.is_timeoutable:
-                self._deliver(BarrierAnnouncement(barrier))
+                self._consumer.send(BarrierAnnouncement(barrier))
             self._send(barrier)
         return []
 
@@ -133,7 +133,7 @@ class ChannelOutput:
         barrier, overtaken = self._sender.take_barrier(checkpoint)
         if barrier is None:
             return []
-        self._deliver(barrier.under(barrier.options.turned_unaligned()))
+        self._consumer.send(barrier.under(barrier.options.turned_unaligned()))
         return overtaken
 
     def flush(self) -> None:
@@ -151,7 +151,7 @@ class ChannelOutput:
         """The reader has taken batches."""
         had_room = self._sender.has_room
         for element in self._sender.grant(credit):
-            self._deliver(element)
+            self._consumer.send(element)
         if not had_room and self._sender.has_room:
             self._room.end_wait()
 
@@ -159,12 +159,42 @@ class ChannelOutput:
         sender = self._sender
         had_room = sender.has_room
         for each in sender.offer(element):
-            self._deliver(each)
+            self._consumer.send(each)
         if not sender.has_room:
             if had_room:
                 self._room.begin_wait()
             if batches := sender.batches_left():
                 self._room.crowded(self.id, batches)
+
+
+class Outputs:
+    """All channels that a subtask writes. room: theirs."""
+
+    def __init__(self, channels: Sequence[ChannelOutput], room: Room) -> None:
+        self.channels = channels
+        self.room = room
+
+    def mark(self, mark: Mark) -> None:
+        """Send a mark on every channel."""
+        for channel in self.channels:
+            channel.mark(mark)
+
+    def flush(self) -> None:
+        """Send what is gathered."""
+        for channel in self.channels:
+            channel.flush()
+
+    def flush_older_than(self, monotonic_ms: int) -> None:
+        """Send what has been gathered since before then."""
+        for channel in self.channels:
+            since_ms = channel.gathering_since_ms
+            if since_ms is not None and since_ms <= monotonic_ms:
+                channel.flush()
+
+    @property
+    def has_sent(self) -> bool:
+        """True if nothing waits for credit."""
+        return self.room.waiting == 0
 
 
 class Route(Protocol):
@@ -367,27 +397,3 @@ def spread(
         chosen = np.nonzero(targets == index)[0]
         if len(chosen):
             channel.rows(take(rows, chosen.tolist()), now_ms)
-
-
-def take(rows: RowBatch, chosen: list[int]) -> RowBatch:
-    """The rows at these positions, in that order; all of them are the batch itself."""
-    if len(chosen) == len(rows):
-        return rows
-    if len(chosen) <= 1:
-        start = chosen[0] if chosen else 0
-        return rows.piece(start, start + len(chosen))
-    pick = itemgetter(*chosen)
-    return RowBatch(
-        list(pick(rows.values)),
-        None if rows.timestamps_ms is None else list(pick(rows.timestamps_ms)),
-        None if rows.keys is None else list(pick(rows.keys)),
-        None if rows.key_groups is None else list(pick(rows.key_groups)),
-    )
-
-
-def copied(batch: Batch) -> Batch:
-    """The batch for a further consumer: mutable values are copied, Arrow batches are shared."""
-    if isinstance(batch, ArrowBatch) or IMMUTABLE.issuperset(map(type, batch.values)):
-        return batch
-    values = list(map(private_copy, batch.values))
-    return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidegate.slot.process.pulse import PulseLink
 
 INTERRUPT: Final = signal.SIGUSR1
-"""Breaks off the call that the slot is in; see `slot.calls`."""
+"""Breaks off the call that the slot is in; see `slot.loop.calls`."""
 
 TELL_STACK: Final = signal.SIGUSR2
 """Has Python's fault handler write the stack of the slot's loop, also without its lock."""

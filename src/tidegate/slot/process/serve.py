@@ -24,11 +24,12 @@ from tidegate.model.descriptors import make_room
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import put_in_place, take_away
+from tidegate.slot.loop.threads import short_switches
 from tidegate.slot.process.guarded import GuardProcess
 from tidegate.slot.process.printing import Printing
 from tidegate.slot.process.pulse import PulseLink
-from tidegate.slot.slot import Slot, World
-from tidegate.slot.threads import short_switches
+from tidegate.slot.slot import Slot
+from tidegate.slot.world import World
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.transport.tcp import TcpNetwork, loop_factory
 
@@ -191,9 +192,8 @@ async def _serve(
         log=process_log().bind(slot=slot_id),
         pause=lambda: asyncio.sleep(0),
         owns_process=True,
-        printing=printing,
     )
-    slot = Slot(slot_id, world, pid=os.getpid(), host=socket.gethostname())
+    slot = Slot(slot_id, world, printing, pid=os.getpid(), host=socket.gethostname())
     guard.watch(slot)
     telling = asyncio.ensure_future(_tell_printed(slot))
     try:

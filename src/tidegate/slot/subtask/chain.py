@@ -9,54 +9,76 @@ operator has steps or a queue.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.api.operator import Pause
 from tidegate.api.pieces import PIECE_S, ROWS_UNBOUNDED, TURN_S, Intake, PieceSize
+from tidegate.api.rows.batches import copied
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
-from tidegate.slot.channels.output import copied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+    import structlog
 
     from tidegate.api.operator import Operator, Steps
     from tidegate.api.pieces import Portion
+    from tidegate.clock import Clock
     from tidegate.model.elements import Batch
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.channels.output import ChannelOutput, Route
     from tidegate.slot.channels.room import Room
-    from tidegate.slot.subtask.turns import Turn
+    from tidegate.slot.subtask.context import SlotOperatorContext
+    from tidegate.slot.subtask.operator_host import OperatorHost
+    from tidegate.slot.subtask.pace import Turn
 
-Wait = Callable[["Awaitable[object]", Callable[[], None]], None]
+
+class Taker(Protocol):
+    """A consumer of an operator's results: the next operator, or a way out of the subtask."""
+
+    def accept(self, batch: Batch) -> None:
+        """Take a batch."""
+        ...
+
+
+class WayOut:
+    """Leads results over one edge to other subtasks. clock: asked once a batch."""
+
+    __slots__ = ("_clock", "_route")
+
+    def __init__(self, route: Route, clock: Clock) -> None:
+        self._route = route
+        self._clock = clock
+
+    def accept(self, batch: Batch) -> None:
+        """Send each row of the batch where it belongs."""
+        self._route.batch(batch, self._clock.monotonic_ms())
 
 
 class ChainOutput:
-    """Where one operator's results go; its `Output`.
+    """Gives one operator's results to those that take them; its `Output`.
 
-    now_ms: the slot's clock, asked once a batch. convert: what brings results to their declared
-    types, by side output; None is the main one. unread: side outputs with rows that nobody reads,
-    as keys. worked_s: spent on what was emitted.
+    convert: brings results to their declared types, by side output; None is the main one. unread:
+    side outputs with rows that nobody reads, as keys. worked_s: spent on what was emitted.
     """
 
     def __init__(
         self,
         room: Room,
-        turn: Turn,
-        now_ms: Callable[[], int],
+        clock: Clock,
         *,
         share: bool,
         convert: Mapping[str | None, Callable[[Batch], Batch]] | None = None,
     ) -> None:
         self._room = room
         self._portion = room.portion()
-        self._now_s = turn.now_s
-        self._now_ms = now_ms
+        self._clock = clock
+        self._now_s = clock.precise_s
         self._share = share
         self._convert = convert or {}
         self._convert_main = self._convert.get(None)
-        self._main: list[Callable[[Batch], None]] = []
-        self._sides: dict[str, list[Callable[[Batch], None]]] = {}
+        self._main: list[Taker] = []
+        self._sides: dict[str, list[Taker]] = {}
         self._next: list[ChainedOperator] = []
         self._channels: list[ChannelOutput] = []
         self.piece_rows = ROWS_UNBOUNDED
@@ -66,15 +88,16 @@ class ChainOutput:
 
     def add_operator(self, operator: ChainedOperator, tag: str | None) -> None:
         """The results go on to this operator; of the side output ``tag``, if any."""
-        self._consumers(tag).append(operator.accept)
+        self.takers(tag).append(operator)
         self._next.append(operator)
 
     def add_route(self, route: Route, channels: Sequence[ChannelOutput], tag: str | None) -> None:
         """The results leave the subtask this way."""
-        self._consumers(tag).append(lambda batch: route.batch(batch, self._now_ms()))
+        self.takers(tag).append(WayOut(route, self._clock))
         self._channels += channels
 
-    def _consumers(self, tag: str | None) -> list[Callable[[Batch], None]]:
+    def takers(self, tag: str | None) -> list[Taker]:
+        """The consumers of a side output, or of the main one, to which more may be added."""
         return self._main if tag is None else self._sides.setdefault(tag, [])
 
     # --- Output ---
@@ -104,12 +127,12 @@ class ChainOutput:
         """Pass a batch on to all consumers of a side output."""
         if not len(batch):
             return
-        consumers = self._sides.get(tag)
-        if consumers is None:
+        takers = self._sides.get(tag)
+        if takers is None:
             self.unread[tag] = None
         else:
             convert = self._convert.get(tag)
-            self._give(consumers, batch if convert is None else convert(batch))
+            self._give(takers, batch if convert is None else convert(batch))
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
         """Pass event time on to all consumers, side outputs included."""
@@ -118,37 +141,37 @@ class ChainOutput:
         for channel in self._channels:
             channel.mark(watermark)
 
-    def _give(self, consumers: list[Callable[[Batch], None]], batch: Batch) -> None:
-        if len(consumers) == 1:
-            consumers[0](batch)
+    def _give(self, takers: list[Taker], batch: Batch) -> None:
+        if len(takers) == 1:
+            takers[0].accept(batch)
             return
-        for index, consumer in enumerate(consumers):
-            own = batch if self._share or index == len(consumers) - 1 else copied(batch)
-            consumer(own)
+        for index, taker in enumerate(takers):
+            own = batch if self._share or index == len(takers) - 1 else copied(batch)
+            taker.accept(own)
 
 
 class ChainedOperator:
-    """One operator of the chain and its work in progress.
+    """One operator of the chain with its state, and its work in progress.
 
-    rows: given to it so far. turn: once it is over, nothing more is begun. wait: called with what
-    the steps wait for, and with what to call once that is done. prepare: called with each batch
-    before the operator is.
+    rows: given to it so far. context: what it sees of the slot, its state among it. turn: once it
+    is over, nothing more is begun. host: waits for what the steps wait for.
     """
 
     def __init__(
         self,
         operator: Operator,
+        context: SlotOperatorContext,
         out: ChainOutput,
         turn: Turn,
-        wait: Wait,
-        prepare: Callable[[Batch], None] | None = None,
+        host: OperatorHost,
     ) -> None:
         self.operator = operator
+        self.context = context
         self.out = out
         self.rows = 0
         self._turn = turn
-        self._wait = wait
-        self._prepare = prepare
+        self._host = host
+        self._prepare = context.backend.before_batch
         self._piece = PieceSize(ROWS_UNBOUNDED, operator.piece_s)
         self._piece_rows = 0
         self._worked_s = 0.0
@@ -169,7 +192,7 @@ class ChainedOperator:
 
     @property
     def takes_more(self) -> bool:
-        """Whether what it is given now is worked on at once, and its results too."""
+        """True if a new batch would be processed at once, all the way down the chain."""
         return self.idle and self.operator.takes_input and self.out.has_room
 
     @property
@@ -277,9 +300,10 @@ class ChainedOperator:
     def _await(self, awaited: Awaitable[object] | None) -> None:
         if awaited is not None:
             self._awaited = awaited
-            self._wait(awaited, self._awaited_done)
+            self._host.wait(awaited, self)
 
-    def _awaited_done(self) -> None:
+    def awaited_done(self) -> None:
+        """That which the steps wait for is done."""
         self._awaited = None
 
 
@@ -290,6 +314,30 @@ class Chain:
         self.operators = operators
         self.head = operators[0]
         self.finishing = False
+        self._opened: list[ChainedOperator] = []
+
+    def open(self) -> None:
+        """Open the operators, tail to head, so that all are ready before the first one emits."""
+        for each in reversed(self.operators):
+            self._opened.append(each)
+            each.operator.open(each.context)
+
+    def close(self, log: structlog.typing.FilteringBoundLogger) -> list[Awaitable[None]]:
+        """Close what was opened; the result is what is left to be awaited.
+
+        Errors are logged, since the end of the subtask has its own reason.
+        """
+        closing: list[Awaitable[None]] = []
+        for each in self._opened:
+            try:
+                left = each.operator.close()
+            except Exception as error:
+                log_failed_close(log, error)
+            else:
+                closing += [] if left is None else [left]
+        for each in self.operators:
+            each.context.backend.close()
+        return closing
 
     @property
     def idle(self) -> bool:
@@ -365,3 +413,10 @@ class Chain:
             operator.finish()
         while not self.idle:
             yield
+
+
+def log_failed_close(log: structlog.typing.FilteringBoundLogger, error: Exception) -> None:
+    """Tell people of an operator that could not be closed. log: bound to its subtask."""
+    log.warning(
+        "closing an operator failed", error=repr(error), also=getattr(error, "__notes__", [])
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
         State,
         ValueState,
     )
-    from tidegate.clock import Clock
     from tidegate.metrics import MetricGroup
     from tidegate.model.elements import OperatorEvent
-    from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId
+    from tidegate.model.ids import CheckpointId, JobId, OperatorId
     from tidegate.model.settings import SlotSettings
-    from tidegate.model.topology import OperatorInfo, Vertex
-    from tidegate.slot.subtask.blocking import BlockingCalls
+    from tidegate.model.topology import OperatorInfo
+    from tidegate.slot.subtask.deployment import Deployment
+    from tidegate.slot.subtask.operator_host import OperatorHost
     from tidegate.state.backend import OperatorBackend
     from tidegate.typeinfo.types import TypeInformation
 
@@ -51,216 +50,179 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class SubtaskSurroundings:
-    """What all operators of a subtask share.
-
-    wake: asks for the subtask's next turn; wake_at: at a time of the monotonic clock.
-    """
-
-    job: JobId
-    execution: ExecutionId
-    vertex: Vertex
-    settings: SlotSettings
-    checkpointing: bool
-    restored: CheckpointId | None
-    clock: Clock
-    parameters: Mapping[str, str]
-    blocking: BlockingCalls
-    threads: Callable[[int], Threads]
-    start: Callable[[Coroutine[object, object, None]], None]
-    wake: Callable[[], None]
-    wake_at: Callable[[int], None]
-    takes_input: Callable[[], bool]
-    skipped: Callable[[int], None]
-    to_coordinator: Callable[[OperatorId, OperatorEvent], None]
-
-    def beside(self, call: Callable[[], None]) -> None:
-        """Have a blocking call done off the loop; nobody waits for it."""
-
-        async def run() -> None:
-            await self.blocking.run(call)
-
-        self.start(run())
-
-    @property
-    def task_name(self) -> str:
-        """``name (2/4)``: vertex, index from 1, parallelism."""
-        index = self.execution.subtask.index + 1
-        return f"{self.vertex.name} ({index}/{self.vertex.parallelism})"
-
-
 class SlotOperatorContext:
     """The `OperatorContext` of one operator."""
 
     def __init__(
         self,
         info: OperatorInfo,
-        surroundings: SubtaskSurroundings,
+        deployment: Deployment,
+        host: OperatorHost,
         backend: OperatorBackend,
         metrics: MetricGroup,
     ) -> None:
-        self._info = info
-        self._around = surroundings
-        self._backend = backend
+        self.info = info
+        self.backend = backend
+        self._deployment = deployment
+        self._host = host
         self.operator: OperatorId = info.id
         self.metrics = metrics
         self.remarks: list[Remark] = []
         self._alarm_ms = -1
-        self.runtime = SlotRuntimeContext(self, surroundings)
+        self.runtime = SlotRuntimeContext(self, deployment)
 
     @property
     def name(self) -> str:
-        return self._info.name
+        return self.info.name
 
     @property
     def keyed(self) -> bool:
         """Whether its rows come by key."""
-        return self._info.keyed
+        return self.info.keyed
 
     @property
     def subtask(self) -> int:
-        return self._around.execution.subtask.index
+        return self._deployment.index
 
     @property
     def parallelism(self) -> int:
-        return self._around.vertex.parallelism
+        return self._deployment.vertex.parallelism
 
     @property
     def max_parallelism(self) -> int:
-        return self._around.vertex.max_parallelism
+        return self._deployment.vertex.max_parallelism
 
     @property
     def restored_checkpoint(self) -> CheckpointId | None:
-        return self._around.restored
+        return self._deployment.deploy.restored
 
     @property
     def current_key(self) -> KeyCell:
-        return self._backend.cell
+        return self.backend.cell
 
     @property
     def current_pair(self) -> KeyCell:
-        return self._backend.pair_cell
+        return self.backend.pair_cell
 
     @property
     def settings(self) -> SlotSettings:
-        return self._around.settings
+        return self._deployment.settings.slot
 
     @property
     def job(self) -> JobId:
-        return self._around.job
+        return self._deployment.job
 
     @property
     def attempt_name(self) -> str:
-        execution = self._around.execution
-        head = self._info.id.hex()[:8]
+        execution = self._deployment.execution
+        head = self.info.id.hex()[:8]
         return f"{head}-{execution.epoch}-{execution.attempt}-{execution.subtask.index}"
 
     @property
     def checkpointing(self) -> bool:
-        return self._around.checkpointing
+        return self._deployment.settings.checkpoints.periodic
 
     def keyed_state(
         self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
     ) -> State:
-        return self._backend.keyed_state(descriptor, namespace)
+        return self.backend.keyed_state(descriptor, namespace)
 
     def entries(self, state: str) -> Iterator[tuple[int, object, object]]:
-        return self._backend.scan(state)
+        return self.backend.scan(state)
 
     def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
-        return self._backend.timers(name, namespace, self.wake_at_wall)
+        return self.backend.timers(name, namespace, self.wake_at_wall)
 
     def wake_at_wall(self, wall_ms: int) -> None:
-        now_ms = self._around.clock.monotonic_ms()
-        at_ms = now_ms + max(0, wall_ms - self._around.clock.wall_ms())
+        now_ms = self._host.clock.monotonic_ms()
+        at_ms = now_ms + max(0, wall_ms - self._host.clock.wall_ms())
         under_way = self._alarm_ms > now_ms + 1
         if not under_way or at_ms < self._alarm_ms:
             self._alarm_ms = at_ms
-            self._around.wake_at(at_ms)
+            self._host.wake_at(at_ms)
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
-        return self._backend.keyed_columns(key_type)
+        return self.backend.keyed_columns(key_type)
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        return self._backend.column_state(descriptor)
+        return self.backend.column_state(descriptor)
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
-        return self._backend.keyed_panes(key_type)
+        return self.backend.keyed_panes(key_type)
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
-        return self._backend.operator_state(descriptor)
+        return self.backend.operator_state(descriptor)
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        return self._backend.broadcast_state(descriptor)
+        return self.backend.broadcast_state(descriptor)
 
     def processing_time(self) -> int:
-        return self._around.clock.wall_ms()
+        return self._host.clock.wall_ms()
 
     def monotonic_ms(self) -> int:
-        return self._around.clock.monotonic_ms()
+        return self._host.clock.monotonic_ms()
 
     def wake_at(self, monotonic_ms: int) -> None:
-        self._around.wake_at(monotonic_ms)
+        self._host.wake_at(monotonic_ms)
 
     def takes_input(self) -> bool:
-        return self._around.takes_input()
+        return self._host.takes_input
 
     def skipped(self, rows: int) -> None:
-        self._around.skipped(rows)
+        self._host.skipped(rows)
 
     def remark(self, warning: str, about: str) -> None:
         self.remarks.append(Remark(warning, self.name, about))
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._around.blocking.run(call)
+        return self._host.run_blocking(call)
 
     def threads(self, limit: int) -> Threads:
-        return self._around.threads(limit)
+        return self._host.threads(limit)
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
-        self._around.start(coroutine)
+        self._host.start(coroutine)
 
     def wake(self) -> None:
-        self._around.wake()
+        self._host.wake()
 
     def to_coordinator(self, event: OperatorEvent) -> None:
-        self._around.to_coordinator(self.operator, event)
+        self._host.to_coordinator(self.operator, event)
 
 
 class SlotRuntimeContext:
     """The `RuntimeContext` of one operator's user function."""
 
-    def __init__(self, context: SlotOperatorContext, surroundings: SubtaskSurroundings) -> None:
+    def __init__(self, context: SlotOperatorContext, deployment: Deployment) -> None:
         self._context = context
-        self._around = surroundings
+        self._deployment = deployment
 
     def get_job_id(self) -> str:
-        return self._around.job
+        return self._deployment.job
 
     def get_task_name(self) -> str:
-        return self._around.vertex.name
+        return self._deployment.vertex.name
 
     def get_task_name_with_subtasks(self) -> str:
-        return self._around.task_name
+        return self._deployment.task_name
 
     def get_number_of_parallel_subtasks(self) -> int:
-        return self._around.vertex.parallelism
+        return self._deployment.vertex.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        return self._around.vertex.max_parallelism
+        return self._deployment.vertex.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
-        return self._around.execution.subtask.index
+        return self._deployment.index
 
     def get_attempt_number(self) -> int:
-        return self._around.execution.attempt
+        return self._deployment.execution.attempt
 
     def get_job_parameters(self) -> Mapping[str, str]:
-        return self._around.parameters
+        return self._deployment.settings.parameters
 
     def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
-        return self._around.parameters.get(key, default_value)
+        return self._deployment.settings.parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
         return self._context.metrics

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Final
 from tidegate.errors import StorageFailed, TidegateError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
-    import structlog
-
-    from tidegate.clock import Clock
-    from tidegate.model.chance import Chance
     from tidegate.model.settings import ChangelogSettings
+    from tidegate.slot.subtask.ending import Ending
+    from tidegate.slot.subtask.host import Host
     from tidegate.state.backend import OperatorBackend
     from tidegate.state.log.log_parts import Materialization
 
@@ -31,37 +29,21 @@ PART_BYTES: Final = 4 << 20
 
 
 class Materializing:
-    """The materialisations of one subtask.
-
-    run_blocking: runs a call on the slot's pool. start: runs a coroutine whose failure is the
-    subtask's. at: calls something at a monotonic time, milliseconds, if the subtask is alive then.
-    is_over: whether no checkpoint will follow.
-    """
+    """The materialisations of one subtask. ending: tells that no checkpoint will follow."""
 
     def __init__(
         self,
         backends: Sequence[OperatorBackend],
         settings: ChangelogSettings,
+        host: Host,
+        ending: Ending,
         where: str,
-        *,
-        clock: Clock,
-        chance: Chance,
-        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
-        start: Callable[[Coroutine[object, object, None]], None],
-        at: Callable[[int, Callable[[], None]], None],
-        is_over: Callable[[], bool],
-        log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._backends = backends
         self._settings = settings
+        self._host = host
+        self._ending = ending
         self._where = where
-        self._clock = clock
-        self._chance = chance
-        self._run_blocking = run_blocking
-        self._start = start
-        self._at = at
-        self._is_over = is_over
-        self._log = log
         self._failures = 0
 
     def begin(self) -> None:
@@ -70,35 +52,35 @@ class Materializing:
         if interval_ms is None:
             return
         for backend in self._backends:
-            self._next(backend, self._chance.uniform_ms(1, interval_ms), interval_ms)
+            self._next(backend, self._host.chance.uniform_ms(1, interval_ms), interval_ms)
 
     def _next(self, backend: OperatorBackend, wait_ms: int, interval_ms: int) -> None:
         def begin() -> None:
-            if self._is_over():
+            if self._ending.operators_finished:
                 return
             pending = backend.materialize()
             if pending is None:
                 self._next(backend, interval_ms, interval_ms)
             else:
-                self._start(self._materialize(backend, pending, interval_ms))
+                self._host.start(self._materialize(backend, pending, interval_ms))
 
-        self._at(self._clock.monotonic_ms() + wait_ms, begin)
+        self._host.call_at(self._host.clock.monotonic_ms() + wait_ms, begin)
 
     async def _materialize(
         self, backend: OperatorBackend, pending: Materialization, interval_ms: int
     ) -> None:
         try:
             while not pending.encode(SLICE_MS):
-                if self._is_over():
-                    await self._run_blocking(pending.give_up)
+                if self._ending.operators_finished:
+                    await self._host.run_blocking(pending.give_up)
                     return
                 if pending.waiting >= PART_BYTES:
-                    await self._run_blocking(pending.write)
+                    await self._host.run_blocking(pending.write)
                 else:
                     await asyncio.sleep(3 * SLICE_MS / 1000)
-            await self._run_blocking(pending.write)
+            await self._host.run_blocking(pending.write)
         except TidegateError as error:
-            await self._run_blocking(pending.give_up)
+            await self._host.run_blocking(pending.give_up)
             self._failed(error)
         else:
             self._failures = 0
@@ -107,9 +89,8 @@ class Materializing:
 
     def _failed(self, error: TidegateError) -> None:
         self._failures += 1
-        self._log.warning(
+        self._host.log.warning(
             "materialisation failed; the log goes on, and it is tried again",
-            subtask=self._where,
             failures=self._failures,
             error=str(error),
         )

@@ -1,46 +1,61 @@
-"""How long a turn of a subtask lasts: one call, or a few milliseconds of short ones."""
+"""The turns of one subtask: who has asked for one, and how long they took."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from tidegate.api.pieces import TURN_S
+from tidegate.slot.subtask.pace import LONG_TURN_S
 
 if TYPE_CHECKING:
     from tidegate.clock import Clock
+    from tidegate.model.settings import SlotSettings
+    from tidegate.slot.channels.debloat import Debloater
+    from tidegate.slot.subtask.chain import Chain
+    from tidegate.slot.subtask.pace import Turn
 
 
-LONG_TURN_S: Final = 2 * TURN_S
-"""What sends of what was made in a longer turn cost cannot be seen beside the turn."""
+class Turns:
+    """The turns of one subtask: who has asked for one, and how long they took.
 
-CALL_FADES: Final = 0.9
-"""What is left of how long a call took with each turn that is shorter."""
-
-
-class Turn:
-    """The turn that a subtask has; its operators begin nothing more once it is over.
-
-    It is never over where nobody has begun one. call_s: how long a call takes, going by turns.
+    pace: what operators see of the present turn. debloater: None where nothing is debloated.
     """
 
-    __slots__ = ("_until_s", "call_s", "now_s")
+    def __init__(
+        self,
+        pace: Turn,
+        chain: Chain,
+        clock: Clock,
+        settings: SlotSettings,
+        debloater: Debloater | None,
+    ) -> None:
+        self.pace = pace
+        self.busy_s = 0.0
+        self.woken = self.front_woken = False
+        self.debloater = debloater
+        self._chain = chain
+        self._clock = clock
+        self._sends_early = settings.buffer_timeout_ms >= 0
 
-    def __init__(self, clock: Clock) -> None:
-        self.now_s = clock.precise_s
-        self._until_s = math.inf
-        self.call_s = 0.0
+    def tell_ready(self) -> None:
+        """Tell the operators that they are woken, as far as they are not at work."""
+        self.woken = False
+        self.front_woken = not self._chain.ready()
 
-    def begin(self) -> None:
-        """A turn begins now."""
-        self._until_s = self.now_s() + TURN_S
+    def begin(self) -> float:
+        """A turn begins; the result is when, in seconds."""
+        began_s = self._clock.precise_s()
+        self.pace.begin()
+        return began_s
 
-    def lasted(self, seconds: float) -> None:
-        """A turn that was not for a checkpoint alone took so long."""
-        # One without a call does not tell that calls are short now.
-        self.call_s = max(seconds, self.call_s * CALL_FADES)
+    def is_long(self, began_s: float) -> bool:
+        """True if what the turn has made leaves at once: to send it costs nothing beside it."""
+        return self._sends_early and self._clock.precise_s() - began_s > LONG_TURN_S
 
-    @property
-    def over(self) -> bool:
-        """Whether what is still to be done is left to the next turn."""
-        return self.now_s() >= self._until_s
+    def over(self, began_s: float, *, idle: bool, is_urgent: bool) -> None:
+        """A turn is over. idle: nothing is left to do. is_urgent: it was for a checkpoint alone."""
+        ended_s = self._clock.precise_s()
+        self.busy_s += ended_s - began_s
+        if not is_urgent:
+            self.pace.lasted(ended_s - began_s)
+        if self.debloater is not None:
+            self.debloater.turned(began_s, ended_s, idle=idle)

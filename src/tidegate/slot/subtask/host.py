@@ -1,0 +1,76 @@
+"""What a whole subtask asks of the place where it runs, beside what its operators do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.slot.subtask.operator_host import OperatorHost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import structlog
+
+    from tidegate.errors import TidegateError
+    from tidegate.model.chance import Chance
+    from tidegate.model.control import CheckpointDeclined, ExecutionState
+    from tidegate.model.ids import ChannelId, CheckpointId
+    from tidegate.slot.channel_state import ChannelStateWriter
+    from tidegate.slot.channels.ends import Consumer, Producer
+    from tidegate.slot.subtask.snapshot import SubtaskSnapshot
+
+
+class Host(OperatorHost, Protocol):
+    """What a whole subtask asks for."""
+
+    @property
+    def chance(self) -> Chance: ...
+
+    @property
+    def log(self) -> structlog.typing.FilteringBoundLogger: ...
+
+    @property
+    def channel_state(self) -> ChannelStateWriter:
+        """Takes the in-flight data of the subtask."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """Number of the subtask's snapshots and coroutines that are not done."""
+        ...
+
+    def ready(self) -> None:
+        """There may be something to do: ask for a turn."""
+        ...
+
+    def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
+        """Call something at a monotonic time, if the subtask is alive then."""
+        ...
+
+    def to_producer(self, channel: ChannelId) -> Producer:
+        """The far end of a channel that the subtask reads."""
+        ...
+
+    def to_consumer(self, channel: ChannelId) -> Consumer:
+        """The far end of a channel that the subtask writes."""
+        ...
+
+    def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
+        """The state of the subtask has changed."""
+        ...
+
+    def decline(self, declined: CheckpointDeclined) -> None:
+        """The subtask takes no part in a checkpoint."""
+        ...
+
+    def cut(self, snapshot: SubtaskSnapshot) -> None:
+        """The share of a checkpoint is cut: encode it, write it, acknowledge it."""
+        ...
+
+    def stop_snapshot(self, checkpoint: CheckpointId) -> None:
+        """A checkpoint was given up: stop what is under way for it."""
+        ...
+
+    def is_writing(self, checkpoint: CheckpointId) -> bool:
+        """True while the share of a checkpoint is cut and not acknowledged."""
+        ...

@@ -1,0 +1,366 @@
+"""A subtask in its slot: what it has under way, and how it comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tidegate.errors import CheckpointAborted, UserCodeFailed
+from tidegate.model.control import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    ExecutionState,
+    SubtaskChanged,
+    ToCoordinator,
+)
+from tidegate.model.failure_reason import FailureReason
+from tidegate.model.restore import RestoredOperatorState
+from tidegate.slot.channel_state import read_in_flight
+from tidegate.slot.failures import as_ours
+from tidegate.slot.loop.tasks import Tasks
+from tidegate.slot.loop.threads import DaemonThreads
+from tidegate.slot.subtask.blocking import BlockingCalls
+from tidegate.slot.subtask.builder import build, load
+from tidegate.slot.subtask.chain import log_failed_close
+from tidegate.slot.subtask.deployment import Deployment
+from tidegate.slot.subtask.materializing import Materializing
+from tidegate.storage.places import CheckpointPlace
+from tidegate.storage.reading import StateReader
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from tidegate.api.operator import Threads
+    from tidegate.clock import Clock
+    from tidegate.errors import TidegateError
+    from tidegate.model.chance import Chance
+    from tidegate.model.control import Deploy
+    from tidegate.model.elements import OperatorEvent
+    from tidegate.model.ids import ChannelId, CheckpointId, ExecutionId, OperatorId
+    from tidegate.slot.channel_state import ChannelStateWriter
+    from tidegate.slot.channels.ends import Consumer, Producer
+    from tidegate.slot.channels.links import Links
+    from tidegate.slot.driver_link import DriverLink
+    from tidegate.slot.job import SlotJob
+    from tidegate.slot.loop.rounds import Rounds
+    from tidegate.slot.subtask.operator_host import Waiting
+    from tidegate.slot.subtask.snapshot import SubtaskSnapshot
+    from tidegate.slot.world import World
+
+CALL_LIMIT_S = 60.0
+"""How long the calls of a subtask that is over may go on before its operators are left open."""
+
+CLOSE_LIMIT_S = 10.0
+"""How long an operator that is closed may take for what it leaves to be awaited."""
+
+
+class HostedSubtask:
+    """A subtask of a slot with its tasks, timers, snapshots and links; the `Host` of its parts.
+
+    beside: tasks of the slot, which it waits for though the subtask is over.
+    Raises UserCodeFailed where the code cannot be loaded in this process.
+    """
+
+    def __init__(
+        self,
+        deploy: Deploy,
+        job: SlotJob,
+        world: World,
+        rounds: Rounds,
+        links: Links,
+        driver: DriverLink,
+        beside: Tasks,
+    ) -> None:
+        self.deployment = Deployment(job.id, job.settings, deploy)
+        self.log = world.log.bind(subtask=self.deployment.task_name)
+        self.channel_state: ChannelStateWriter = job.channel_state.writer(
+            deploy.execution, job.settings.checkpoints.subtasks_a_channel_state_file
+        )
+        self._job = job
+        self._world = world
+        self._rounds = rounds
+        self._links = links
+        self._driver = driver
+        self._beside = beside
+        self._tasks = Tasks(beside)
+        self._blocking = BlockingCalls(world.run_blocking)
+        self._reader = StateReader(job.storage.files, deploy.checksums)
+        self._snapshots: dict[CheckpointId, SubtaskSnapshot] = {}
+        self.subtask = build(load(self.deployment), self.deployment, self, job)
+        for channel in self.subtask.input.gate.inputs:
+            links.add_input(self, self.subtask.input.gate, channel)
+        for output in self.subtask.outputs.channels:
+            links.add_output(self, output)
+        rounds.subtasks[self.execution] = self.subtask
+
+    @property
+    def execution(self) -> ExecutionId:
+        return self.deployment.execution
+
+    # --- how it comes ---
+
+    def deploy(self, began_ms: int) -> None:
+        """Link, restore and open the subtask; the driver is told. began_ms: of its deployment."""
+        self._task(self._deploy(began_ms))
+
+    async def _deploy(self, began_ms: int) -> None:
+        addresses = self.deployment.deploy.addresses
+        try:
+            await self._links.ensure(addresses.keys(), addresses)
+            await self._blocking.run(self._restore)
+        except Exception as error:
+            self.fail(error)
+            return
+        self._act(self._open)
+        if not self.subtask.state.is_terminal:
+            took_ms = self.clock.monotonic_ms() - began_ms
+            self._driver.send(
+                SubtaskChanged(self.execution, ExecutionState.INITIALIZING, restore_ms=took_ms)
+            )
+
+    def _restore(self) -> None:
+        """Bring back each operator's state. Blocking; nothing else touches the subtask yet."""
+        deploy = self.deployment.deploy
+        snapshot = f"checkpoint {deploy.restored}"
+        for each in self.subtask.chain.operators:
+            state = deploy.state.get(each.context.operator, RestoredOperatorState())
+            reader = self._reader.at(f"operator '{each.context.name}', {snapshot}")
+            each.context.backend.restore(state, reader)
+        read = self._reader.at(f"in-flight data, {snapshot}").read
+        self.subtask.input.gate.restore(read_in_flight(deploy.in_flight, read))
+
+    def _open(self) -> None:
+        subtask, changelog = self.subtask, self.deployment.settings.slot.changelog
+        subtask.chain.open()
+        if changelog is not None:
+            backends = [each.context.backend for each in subtask.chain.operators]
+            where = self.deployment.task_name
+            Materializing(backends, changelog, self, subtask.ending, where).begin()
+
+    # --- how it goes ---
+
+    def fail(self, error: Exception) -> None:
+        """The subtask has failed; its driver decides what follows."""
+        self.subtask.fail(error)
+
+    def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
+        """Tell the driver; of a subtask that is over nothing is left."""
+        figures = self.subtask.figures if state.is_terminal else None
+        if state.is_terminal:
+            self._forget()
+        self._driver.send(SubtaskChanged(self.execution, state, error, figures=figures))
+
+    def _forget(self) -> None:
+        """Close its operators, drop its channels, stop what it started."""
+        calls, subtask = self._rounds.calls, self.subtask
+        self._rounds.forget(self.execution)
+        calls.closing(self.execution)
+        for snapshot in self._snapshots.values():
+            snapshot.cancel()
+        self._snapshots.clear()
+        self._tasks.cancel()
+        channels: Sequence[ChannelId] = [
+            *subtask.input.gate.channels,
+            *(output.id for output in subtask.outputs.channels),
+        ]
+        self._links.remove(self.execution, channels)
+        self.channel_state.close()
+        self._reader.give_up()
+        self._blocking.give_up()
+        if self._blocking.under_way:
+            self._beside.run(self._close_after_calls())
+        elif closing := subtask.chain.close(self.log):
+            self._beside.run(self._await_closing(closing))
+        calls.closed(self.execution)
+
+    async def _close_after_calls(self) -> None:
+        """Close what was opened once no call that it made on the pool is under way."""
+        if await self._blocking.ended(CALL_LIMIT_S):
+            await self._await_closing(self.subtask.chain.close(self.log))
+        else:
+            self.log.warning(
+                "a subtask is over, but a call of it to a file or service goes on; its operators "
+                "stay open: look at what they write to or read from",
+                waited_s=CALL_LIMIT_S,
+            )
+
+    async def _await_closing(self, closing: Sequence[Awaitable[None]]) -> None:
+        for each in closing:
+            try:
+                await asyncio.wait_for(each, CLOSE_LIMIT_S)
+            except TimeoutError:
+                self.log.warning(
+                    "closing an operator takes too long, and is given up; look at its 'close'",
+                    waited_s=CLOSE_LIMIT_S,
+                )
+            except Exception as error:
+                log_failed_close(self.log, error)
+
+    # --- the host of its parts ---
+
+    @property
+    def clock(self) -> Clock:
+        return self._world.clock
+
+    @property
+    def chance(self) -> Chance:
+        return self._world.chance
+
+    @property
+    def takes_input(self) -> bool:
+        return self.subtask.chain.takes_input
+
+    def _act(self, call: Callable[[], None]) -> None:
+        """Call the subtask's code, if it is alive; errors are its failure."""
+        if not self.subtask.state.is_terminal:
+            self._rounds.act(self.subtask, call)
+
+    def ready(self) -> None:
+        self._rounds.list(self.execution)
+
+    def granted(self) -> None:
+        self.subtask.granted()
+
+    def wake(self) -> None:
+        self._act(self.subtask.wake)
+
+    def wake_at(self, at_ms: int) -> None:
+        self.call_at(at_ms, self.subtask.wake)
+
+    def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
+        delay_s = max(0, at_ms - self.clock.monotonic_ms()) / 1000
+        asyncio.get_running_loop().call_later(delay_s, lambda: self._act(act))
+
+    def skipped(self, rows: int) -> None:
+        self.subtask.input.rows_skipped += rows
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        return self._blocking.run(call)
+
+    def threads(self, limit: int) -> Threads:
+        return DaemonThreads(limit)
+
+    def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
+        self._driver.send(ToCoordinator(self.execution, operator, event))
+
+    def to_producer(self, channel: ChannelId) -> Producer:
+        peer = self.deployment.deploy.peers[channel]
+        return self._links.to_producer(self.execution, channel, peer)
+
+    def to_consumer(self, channel: ChannelId) -> Consumer:
+        peer = self.deployment.deploy.peers[channel]
+        return self._links.to_consumer(self.execution, channel, peer)
+
+    # --- what runs beside ---
+
+    @property
+    def busy(self) -> int:
+        return len(self._tasks)
+
+    def _task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = self._tasks.run(work)
+        task.add_done_callback(lambda _: self._act(self.subtask.idle_again))
+        return task
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run it guarded. One that is cancelled before its first step is closed."""
+        self._task(self._guarded(work)).add_done_callback(lambda _: work.close())
+
+    async def _guarded(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.fail(error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this task was cancelled but what it waited for; nobody else would notice.
+            self.fail(UserCodeFailed("what the subtask waited for was cancelled"))
+
+    def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
+        async def wait() -> None:
+            await awaited
+            waiting.awaited_done()
+            self.ready()
+
+        task = self._task(self._guarded(waits := wait()))
+        task.add_done_callback(lambda _: waits.close())
+        if asyncio.iscoroutine(awaited):
+            task.add_done_callback(lambda _: awaited.close())
+
+    # --- snapshots ---
+
+    def decline(self, declined: CheckpointDeclined) -> None:
+        self._driver.send(declined)
+
+    def cut(self, snapshot: SubtaskSnapshot) -> None:
+        """Encode it in slices on the loop, write it off the loop, and acknowledge it."""
+        checkpoint = snapshot.checkpoint
+        self._snapshots[checkpoint] = snapshot
+        self._rounds.encode(snapshot)
+        call_s, now_s = self.subtask.turns.pace.call_s, self.clock.precise_s()
+        self._rounds.courtesy.cut(self.execution, checkpoint, call_s, now_s)
+        self._task(self._finish(snapshot))
+
+    def is_writing(self, checkpoint: CheckpointId) -> bool:
+        return checkpoint in self._snapshots
+
+    def stop_snapshot(self, checkpoint: CheckpointId) -> None:
+        if (snapshot := self._snapshots.pop(checkpoint, None)) is not None:
+            snapshot.cancel()
+
+    async def _finish(self, snapshot: SubtaskSnapshot) -> None:
+        """Have a snapshot written and acknowledged; cancelled with the subtask."""
+        barrier, view = snapshot.barrier, self._job.view
+        try:
+            # What the driver can open may be closed to this process.
+            merging = view.storage.merge_files(barrier.checkpoint, target=barrier.options.target)
+            place = CheckpointPlace(view, barrier, self.execution, self.chance.bits64, merging)
+            await snapshot.ready(place, self._world.run_blocking, self._rounds.wake)
+        except asyncio.CancelledError:
+            self._give_up(snapshot)
+            raise
+        except Exception as error:
+            self._not_written(snapshot, error)
+            self._give_up(snapshot)
+        else:
+            # A thread that writes cannot be stopped, so this goes on where the subtask is over.
+            await asyncio.shield(self._beside.run(self._write(snapshot, place)))
+
+    def _give_up(self, snapshot: SubtaskSnapshot) -> None:
+        snapshot.cancel()
+        self._rounds.wake()
+        self._beside.run(snapshot.discard(self._world.run_blocking))
+
+    async def _write(self, snapshot: SubtaskSnapshot, place: CheckpointPlace) -> None:
+        try:
+            states = await snapshot.write(place, self._world.run_blocking)
+        except Exception as error:
+            self._not_written(snapshot, error)
+            return
+        self._snapshots.pop(snapshot.checkpoint, None)
+        if states is not None:
+            self._driver.send(
+                CheckpointAcknowledged(
+                    self.execution,
+                    snapshot.checkpoint,
+                    states or None,
+                    snapshot.figures(self.clock.precise_s(), place),
+                    finished_on_restore=self.deployment.deploy.finished,
+                    finished_operators=snapshot.after_finish,
+                )
+            )
+
+    def _not_written(self, snapshot: SubtaskSnapshot, error: Exception) -> None:
+        self._snapshots.pop(snapshot.checkpoint, None)
+        if not snapshot.cancelled:
+            ours = as_ours(error, self.deployment.task_name)
+            reason = (
+                FailureReason.of(ours)
+                if isinstance(ours, CheckpointAborted)
+                else FailureReason.CHECKPOINT_ASYNC_EXCEPTION
+            )
+            self._driver.send(
+                CheckpointDeclined(self.execution, snapshot.checkpoint, reason, str(ours))
+            )

@@ -1,0 +1,69 @@
+"""What open operators ask of the place where they run.
+
+A slot is one such place (`slot.subtask.hosted`). A harness, a dry run and tests are others: they
+make operators, or whole subtasks, as a slot does, and play the host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from tidegate.api.operator import Threads
+    from tidegate.clock import Clock
+    from tidegate.model.elements import OperatorEvent
+    from tidegate.model.ids import OperatorId
+
+
+class Waiting(Protocol):
+    """An operator whose steps wait for something."""
+
+    def awaited_done(self) -> None:
+        """The steps may be advanced again."""
+        ...
+
+
+class OperatorHost(Protocol):
+    """What open operators ask for."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def takes_input(self) -> bool:
+        """False while an operator of the subtask holds its input back."""
+        ...
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        """Run a call that blocks on the slot's pool."""
+        ...
+
+    def threads(self, limit: int) -> Threads:
+        """At most so many threads for one operator."""
+        ...
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run a coroutine beside the turns; what it raises is the subtask's failure."""
+        ...
+
+    def wake(self) -> None:
+        """Ask for a turn in which operators are told that they are ready."""
+        ...
+
+    def wake_at(self, at_ms: int) -> None:
+        """Wake at a time of the monotonic clock."""
+        ...
+
+    def skipped(self, rows: int) -> None:
+        """Count input rows that were passed over."""
+        ...
+
+    def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
+        """Send an event to an operator's coordinator."""
+        ...
+
+    def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
+        """Tell an operator once that which its steps wait for is done."""
+        ...

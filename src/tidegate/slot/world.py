@@ -1,0 +1,37 @@
+"""The world of a slot: every source of surprise, so that a simulation can own it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import structlog
+
+    from tidegate.clock import Clock
+    from tidegate.model.chance import Chance
+    from tidegate.model.ids import JobId
+    from tidegate.model.settings import CheckpointSettings
+    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.transport.wire import Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a slot takes from outside.
+
+    run_blocking: runs a call on the slot's pool. pause: lets the loop do other things; time passes
+    in it. storage: opens the job's checkpoint storage. owns_process: whether the slot may decide
+    when the process collects garbage.
+    """
+
+    network: Network
+    clock: Clock
+    chance: Chance
+    run_blocking: Callable[[Callable[[], object]], Awaitable[object]]
+    storage: Callable[[JobId, CheckpointSettings], CheckpointStorage]
+    log: structlog.typing.FilteringBoundLogger
+    pause: Callable[[], Awaitable[None]]
+    owns_process: bool
