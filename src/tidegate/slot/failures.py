@@ -1,4 +1,4 @@
-"""What a subtask fails with, as the driver is told."""
+"""Errors of subtasks, as the driver is told."""
 
 from __future__ import annotations
 

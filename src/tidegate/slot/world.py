@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What a slot takes from outside.
+    """Everything that a slot takes from outside.
 
     run_blocking: runs a call on the slot's pool. pause: lets the loop do other things; time passes
     in it. storage: opens the job's checkpoint storage. owns_process: whether the slot may decide

@@ -8,20 +8,20 @@ once all has been done that can be done without time passing.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, repeat
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from tidegate.api import ship
 from tidegate.api.functions import SnapshotContext
-from tidegate.api.operator import OutputPlan
+from tidegate.api.operator import OutputPlan, VertexPlan
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.rows.conversion import Conversion, output_conversions
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.config.configuration import Configuration
+from tidegate.config.log import process_log
 from tidegate.config.settings import job_settings
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.errors import GraphError
@@ -31,6 +31,7 @@ from tidegate.model.chance import SeededChance
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     ArrowBatch,
+    EndOfData,
     RowBatch,
     Watermark,
     WatermarkStatus,
@@ -43,13 +44,13 @@ from tidegate.model.ids import (
 )
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.topology import OperatorInfo, Vertex
-from tidegate.slot.channels.gate import WatermarkValve
+from tidegate.slot.channel_state import ChannelStateStorage
 from tidegate.slot.channels.output import ChannelOutput, make_route
 from tidegate.slot.channels.room import Room
-from tidegate.slot.subtask.builder import StatesInMemory, context_of
-from tidegate.slot.subtask.chain import ChainedOperator, ChainOutput
+from tidegate.slot.subtask.builder import StatesInMemory
+from tidegate.slot.subtask.builder import build as build_subtask
+from tidegate.slot.subtask.chain import ChainOutput
 from tidegate.slot.subtask.deployment import Deployment
-from tidegate.slot.subtask.pace import Turn
 from tidegate.storage.reading import InlineReader
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.testing.clock import ManualClock
@@ -66,11 +67,15 @@ if TYPE_CHECKING:
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.rows.conversion import Convert
     from tidegate.datastream.stream import DataStream
+    from tidegate.errors import TidegateError
     from tidegate.graph.stream_graph import StreamEdge, StreamNode
-    from tidegate.model.elements import Batch, Element, OperatorEvent
+    from tidegate.model.control import CheckpointDeclined, ExecutionState
+    from tidegate.model.elements import Batch, Element, Mark, OperatorEvent
     from tidegate.model.settings import JobSettings
+    from tidegate.slot.channels.gate import Gate, InputChannel
     from tidegate.slot.channels.output import Route
     from tidegate.slot.subtask.operator_host import Waiting
+    from tidegate.slot.subtask.snapshot import SubtaskSnapshot
 
 _OPERATOR: Final = OperatorId(bytes(16))
 _TURNS_MAX: Final = 1_000_000
@@ -113,9 +118,12 @@ class OperatorHarness:
         settings = job_settings(configuration or Configuration())
         # As in a job that takes checkpoints, so that a final one follows the end.
         checkpoints = replace(
-            settings.checkpoints, interval_ms=settings.checkpoints.interval_ms or 1
+            settings.checkpoints,
+            interval_ms=settings.checkpoints.interval_ms or 1,
+            unaligned=False,
         )
-        self._settings = replace(settings, checkpoints=checkpoints)
+        slot = replace(settings.slot, debloat=None)
+        self._settings = replace(settings, checkpoints=checkpoints, slot=slot)
         self._sources, self._node, self._edges = _the_step(
             build, inputs, parallelism, max_parallelism
         )
@@ -278,7 +286,14 @@ class OperatorHarness:
         for index, state in enumerate(states):
             operator = cast("Operator", ship.loads(shipped, name=node.name))
             subtask = _Subtask(
-                node, operator, index, self._settings, self._loop, self._results, restored
+                node,
+                self._edges,
+                operator,
+                index,
+                self._settings,
+                self._loop,
+                self._results,
+                restored,
             )
             self._subtasks.append(subtask)
             self._loop.on(partial(subtask.open, state))
@@ -287,10 +302,11 @@ class OperatorHarness:
         room, outputs = Room(), list[ChannelOutput]()
         for index, subtask in enumerate(self._subtasks):
             channel, slot = ChannelId(number, 0, index), self._settings.slot
-            output = ChannelOutput(channel, slot, _Reading(subtask, number, edge.port), room)
+            reading = _Reading(subtask, subtask.gate.inputs[number])
+            output = ChannelOutput(channel, slot, reading, room)
             output.resize(max(slot.rows, slot.arrow_rows))
             outputs.append(output)
-            subtask.read_from(output)
+            subtask.outputs.append(output)
         return make_route(
             OutputPlan(number, edge.key, edge.partition),
             edge.partitioner,
@@ -312,7 +328,7 @@ class OperatorHarness:
     def _marked(self, mark: Watermark | WatermarkStatus, source: int | None) -> None:
         for number in self._edges_of(source):
             for subtask in self._subtasks:
-                subtask.arrives(number, self._edges[number].port, mark)
+                subtask.marked(number, mark)
         self._settle()
 
     def _edges_of(self, source: int | None) -> list[int]:
@@ -337,24 +353,39 @@ class OperatorHarness:
 
 
 class _Reading:
-    """The end of a channel at which a subtask reads."""
+    """The reading end of a channel that leads to a subtask."""
 
-    def __init__(self, subtask: _Subtask, channel: int, port: int) -> None:
-        self._subtask = subtask
+    def __init__(self, subtask: _Subtask, channel: InputChannel) -> None:
+        self._gate = subtask.gate
         self._channel = channel
-        self._port = port
 
     def send(self, element: Element) -> None:
         """Hand an element over."""
-        self._subtask.arrives(self._channel, self._port, element)
+        self._gate.put(self._channel, element)
+
+
+class _Writing:
+    """The writing end of a channel that leads to a subtask, which sends batches as they come."""
+
+    def __init__(self, outputs: Sequence[ChannelOutput], number: int) -> None:
+        self._outputs = outputs
+        self._number = number
+
+    def grant(self) -> None:
+        """Give it credit for one more batch."""
+        self._outputs[self._number].granted(1)
+
+    def resize(self, rows: int) -> None:
+        """Ask it for batches of so many rows."""
 
 
 class _Subtask:
-    """One subtask of the step: a queue of inputs, in order of arrival."""
+    """One subtask of the step and its host; outputs: of the harness, that lead to it."""
 
     def __init__(
         self,
         node: StreamNode,
+        edges: Sequence[StreamEdge],
         operator: Operator,
         index: int,
         settings: JobSettings,
@@ -364,54 +395,48 @@ class _Subtask:
     ) -> None:
         self.operator = operator
         self.outputs: list[ChannelOutput] = []
+        self.busy = 0
+        self.chance = SeededChance(0)
+        self.log = process_log()
         self._loop = loop
-        self._queue: deque[tuple[int, int, Element]] = deque()
-        self._valve = WatermarkValve([])
-        self._woken = self._ending = False
-        info = OperatorInfo(_OPERATOR, node.name, keyed=node.keyed)
-        vertex = Vertex(
-            VertexId(_OPERATOR), node.name, (info,), node.parallelism, node.max_parallelism
+        deployment = Deployment.without_job(
+            _vertex(node),
+            settings,
+            index=index,
+            restored=restored,
+            inputs=[(edge.partitioner, edge.port) for edge in edges],
         )
-        deployment = Deployment.without_job(vertex, settings, index=index, restored=restored)
-        backend = StatesInMemory().backend(deployment, self, info, operator.key_type)
-        self._context = context_of(info, deployment, self, backend)
-        out = _KeptOutput(results, loop.clock, output_conversions(operator, node.name))
-        self._work = ChainedOperator(operator, self._context, out, Turn(loop.clock), self)
+        storage = ChannelStateStorage(lambda: None, _never, lambda: 0, _never)
+        self.channel_state = storage.writer(deployment.execution, 1)
+        plan = VertexPlan((operator,))
+        self._subtask = build_subtask(plan, deployment, self, StatesInMemory())
+        self._chained = self._subtask.chain.head
+        self._chained.out = _KeptOutput(
+            results, loop.clock, output_conversions(operator, node.name)
+        )
+
+    @property
+    def gate(self) -> Gate:
+        return self._subtask.input.gate
 
     def open(self, state: RestoredOperatorState) -> None:
         """Restores the state, then opens the operator."""
-        self._context.backend.restore(state, InlineReader("a snapshot of the harness"))
-        self.operator.open(self._context)
+        self._chained.context.backend.restore(state, InlineReader("a snapshot of the harness"))
+        self._subtask.chain.open()
+        self._subtask.start()
 
-    def read_from(self, output: ChannelOutput) -> None:
-        self.outputs.append(output)
-        channels = [each.id for each in self.outputs]
-        self._valve = WatermarkValve(channels)
-
-    def arrives(self, channel: int, port: int, element: Element) -> None:
-        self._queue.append((channel, port, element))
-        if isinstance(element, RowBatch | ArrowBatch):
-            self.outputs[channel].granted(1)
+    def marked(self, number: int, mark: Mark) -> None:
+        self.gate.put(self.gate.inputs[number], mark)
 
     def end(self) -> None:
-        self._ending = True
+        for channel in self.gate.inputs:
+            self.gate.put(channel, EndOfData())
 
     def advance(self) -> bool:
         """Does the next piece of work; False if there was none."""
-        if self._work.can_go_on:
-            self._work.advance()
-        elif not self._work.idle:
+        if not self._subtask.runnable:
             return False
-        elif self._woken:
-            self._woken = False
-            self._work.ready()
-        elif self._queue and self.operator.takes_input:
-            self._take(*self._queue.popleft())
-        elif self._ending and not self._queue:
-            self._ending = False
-            self._work.finish()
-        else:
-            return False
+        self._subtask.turn()
         return True
 
     async def close(self) -> None:
@@ -420,33 +445,23 @@ class _Subtask:
             await left
 
     async def snapshot(self, checkpoint: CheckpointId) -> SubtaskState:
-        if not self._work.can_be_cut:
+        context = self._chained.context
+        if not self._chained.can_be_cut:
             raise GraphError(
-                f"'{self._context.name}' waits in the middle of its work, where an engine would "
+                f"'{context.name}' waits in the middle of its work, where an engine would "
                 "not take a checkpoint yet",
                 where="OperatorHarness.snapshot",
                 remedy="Let the time pass that it waits for, with advance_time.",
             )
-        self.operator.before_barrier(checkpoint, self._work.out)
-        durable = self.operator.snapshot(SnapshotContext(checkpoint, self._loop.clock.wall_ms()))
-        pending = self._context.backend.snapshot(checkpoint)
+        self.operator.before_barrier(checkpoint, self._chained.out)
+        durable = self.operator.snapshot(SnapshotContext(checkpoint, self.clock.wall_ms()))
+        pending = context.backend.snapshot(checkpoint)
         if durable is not None:
             await durable
         pending.finish()
         return pending.upload(_Memory())
 
-    def _take(self, channel: int, port: int, element: Element) -> None:
-        if isinstance(element, RowBatch | ArrowBatch):
-            self._work.accept(element, port)
-        elif isinstance(element, Watermark):
-            advanced = self._valve.watermark(self.outputs[channel].id, element.ms)
-            if advanced is not None:
-                self._work.accept_watermark(advanced)
-        elif isinstance(element, WatermarkStatus):
-            for passed in self._valve.status(self.outputs[channel].id, element.idle):
-                self._work.accept_watermark(passed)
-
-    # --- the host of its operator ---
+    # --- the host ---
 
     @property
     def clock(self) -> ManualClock:
@@ -456,11 +471,17 @@ class _Subtask:
     def takes_input(self) -> bool:
         return self.operator.takes_input
 
+    def ready(self) -> None:
+        pass
+
     def wake(self) -> None:
-        self._woken = True
+        self._subtask.wake()
 
     def wake_at(self, at_ms: int) -> None:
         self._loop.wake_at(at_ms, self.wake)
+
+    def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
+        self._loop.wake_at(at_ms, act)
 
     def start(self, work: Coroutine[object, object, None]) -> None:
         self._loop.start(work)
@@ -471,6 +492,27 @@ class _Subtask:
             waiting.awaited_done()
 
         self._loop.start(wait())
+
+    def to_producer(self, channel: ChannelId) -> _Writing:
+        return _Writing(self.outputs, channel.edge)
+
+    def to_consumer(self, channel: ChannelId) -> NoReturn:
+        raise AssertionError("nothing leaves a step by channels")
+
+    def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
+        pass
+
+    def decline(self, declined: CheckpointDeclined) -> None:
+        pass
+
+    def cut(self, snapshot: SubtaskSnapshot) -> None:
+        pass
+
+    def stop_snapshot(self, checkpoint: CheckpointId) -> None:
+        pass
+
+    def is_writing(self, checkpoint: CheckpointId) -> bool:
+        return False
 
     async def run_blocking(self, call: Callable[[], object]) -> object:
         return call()
@@ -483,7 +525,7 @@ class _Subtask:
 
     def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
         raise GraphError(
-            f"'{self._context.name}' talks to its coordinator, which a harness has not",
+            f"'{self._chained.context.name}' talks to its coordinator, which a harness has not",
             where="OperatorHarness",
             remedy="Test sources and collecting sinks in a program that runs with local().",
         )
@@ -562,6 +604,15 @@ class _Memory:
         """A stream for one state; names are unique, since streams are told apart by them."""
         name = f"memory:/harness-{next(_NAMES)}"
         return CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
+
+
+def _vertex(node: StreamNode) -> Vertex:
+    info = OperatorInfo(_OPERATOR, node.name, keyed=node.keyed)
+    return Vertex(VertexId(_OPERATOR), node.name, (info,), node.parallelism, node.max_parallelism)
+
+
+def _never(work: object) -> NoReturn:
+    raise AssertionError("a harness keeps no in-flight data")
 
 
 def _the_step(

@@ -1,4 +1,4 @@
-"""What a subtask asks its senders for: batches of how many rows, and how many at a time."""
+"""A subtask tells its senders how many rows a batch should have, and how many may be on the way."""
 
 from __future__ import annotations
 

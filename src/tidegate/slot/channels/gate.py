@@ -1,4 +1,4 @@
-"""What comes into a subtask: a queue a channel, and event time over all of them.
+"""The inputs of a subtask: a queue for each channel, and event time over all of them.
 
 Restored in-flight data are read before anything that comes.
 """
@@ -102,7 +102,7 @@ class Gate:
 
     @property
     def readable(self) -> bool:
-        """Whether ``poll`` would find something."""
+        """True if ``poll`` would find something."""
         ready = self._ready
         while ready and ready[0].blocked:
             ready.popleft().listed = False
@@ -120,7 +120,7 @@ class Gate:
 
     @property
     def backlog(self) -> Backlog:
-        """What waits in row batches."""
+        """Rows that wait in row batches."""
         rows = batches = channels = 0
         for channel in self._channels.values():
             waiting = [len(each) for each in channel.queue if isinstance(each, RowBatch)]
@@ -192,12 +192,12 @@ class Gate:
         return None
 
     def restore(self, data: Collection[tuple[ChannelId, Batch]]) -> None:
-        """What was in flight when the checkpoint was taken; it costs no credit."""
+        """Add data that were in flight when the checkpoint was taken; they cost no credit."""
         self._restored.extend((self._channels[channel], batch) for channel, batch in data)
 
     @property
     def recovering(self) -> bool:
-        """Whether restored data are still to be read."""
+        """True while restored data are still to be read."""
         return bool(self._restored)
 
     def _poll_restored(self, rows_max: int) -> tuple[InputChannel, Element]:

@@ -314,7 +314,7 @@ def _frame(kind: FrameKind, execution: ExecutionId, channel: ChannelId, number: 
 
 
 class _PeerHandler:
-    """What comes from one peer."""
+    """Hears what comes from one peer."""
 
     def __init__(self, links: Links, peer: SlotId) -> None:
         self._links = links

@@ -1,4 +1,4 @@
-"""What leaves a subtask: rows gathered a channel, routed by each edge's partitioner."""
+"""The outputs of a subtask: rows gathered by channel, routed by each edge's partitioner."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class ChannelOutput:
         return []
 
     def holds(self, checkpoint: CheckpointId) -> bool:
-        """Whether a checkpoint's barrier, which may still turn unaligned, waits to leave."""
+        """True if the barrier of a checkpoint, which may still turn unaligned, waits to leave."""
         return not self._aligned_only and self._sender.holds(checkpoint)
 
     def hasten(self, checkpoint: CheckpointId) -> list[Batch]:

@@ -1,4 +1,4 @@
-"""Room of one subtask's outputs: whether they take more, and how much at once."""
+"""Room of one subtask's outputs: if they take more, and how much at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Room:
-    """Whether a subtask's outputs take more.
+    """Knows if the outputs of a subtask take more.
 
     waiting: its channels that wait for credit. overdraft: what is under way may go on all the
     same, so that the subtask comes to a point where it can be cut. clock: measures how long
@@ -30,7 +30,7 @@ class Room:
 
     @property
     def is_free(self) -> bool:
-        """Whether more may be sent."""
+        """True if more may be sent."""
         return self.waiting == 0 or self.overdraft
 
     @property
@@ -40,7 +40,7 @@ class Room:
         return self._waited_s + (now_s - self._since_s if self.waiting else 0.0)
 
     def portion(self) -> Portion:
-        """What learns how many rows to give at once to the channels of the subtask."""
+        """A new learner of how many rows to give at once to the channels of the subtask."""
         portion = Portion()
         self._portions.append(portion)
         return portion

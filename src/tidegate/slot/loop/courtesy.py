@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, ExecutionId
 
 STEPS_S: Final = 0.03
-"""What a slot's part of a checkpoint may need beside the calls that other slots are in."""
+"""Time that a slot's part of a checkpoint may need beside the calls that other slots are in."""
 
 MOMENTS: Final = 10
 """Behind so many calls a moment is left to one checkpoint."""
@@ -75,7 +75,7 @@ class Courtesy:
             self._until_s.pop(execution, None)
 
     def waits(self, execution: ExecutionId, now_s: float) -> bool:
-        """Whether a subtask begins no further call for the moment; one begins where it does."""
+        """True if a subtask begins no further call for the moment; else one begins now."""
         waiting = self._waiting.get(execution)
         if waiting is None:
             return False

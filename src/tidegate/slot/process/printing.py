@@ -1,4 +1,4 @@
-"""What functions print in a slot, on its way to the driver: bounded, and in whole lines."""
+"""Text that functions print in a slot, on its way to the driver: bounded, and in whole lines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Printing:
                 self._left_out += 1
 
     def take(self) -> tuple[Printed, ...]:
-        """What has come since this was last asked; nothing, or one message."""
+        """Take the lines that have come since the last call: nothing, or one message."""
         if not self._lines and not self._left_out:
             return ()
         with self._lock:

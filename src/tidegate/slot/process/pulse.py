@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidegate.model.keys import Keys
 
 PULSE_PREFIX = "pulse:"
-"""What a pulse link calls itself: this and the slot's id."""
+"""The name of a pulse link begins with this; the slot's id follows."""
 
 
 class PulseLink:
@@ -49,7 +49,7 @@ class PulseLink:
 
     @property
     def waits_on(self) -> socket.socket | None:
-        """What becomes readable when the driver has said something; None without a link."""
+        """Becomes readable when the driver has said something; None without a link."""
         return None if self._link is None else self._link.waits_on
 
     def send(self, frame: bytes) -> bool:
@@ -63,7 +63,7 @@ class PulseLink:
         return True
 
     def receive(self) -> list[object]:
-        """What the driver has said by now."""
+        """Take the messages that have come from the driver."""
         if self._link is None:
             return []
         try:

@@ -158,7 +158,7 @@ def _let_sigterm(how: int) -> None:
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """What a slot does about SIGTERM."""
+    """Handle SIGTERM in a slot."""
 
 
 async def _serve(

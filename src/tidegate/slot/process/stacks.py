@@ -1,4 +1,4 @@
-"""What a slot is doing, from what Python's fault handler writes without the interpreter's lock."""
+"""The call that a slot is in, read from the output of Python's fault handler."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def chained(
 def context_of(
     info: OperatorInfo, deployment: Deployment, host: OperatorHost, backend: OperatorBackend
 ) -> SlotOperatorContext:
-    """What an operator sees of the slot."""
+    """The slot as an operator sees it."""
     metrics = MetricRegistry(host.clock.monotonic_ms).group()
     return SlotOperatorContext(info, deployment, host, backend, metrics)
 

@@ -104,7 +104,7 @@ class ChainOutput:
 
     @property
     def has_room(self) -> bool:
-        """Whether no channel waits for credit, and no operator down the chain is at work."""
+        """True if no channel waits for credit, and no operator down the chain is at work."""
         return self._room.is_free and all(operator.takes_more for operator in self._next)
 
     @property
@@ -182,12 +182,12 @@ class ChainedOperator:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to do."""
+        """True if nothing is left to do."""
         return self._steps is None and not self._queue
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether a snapshot may be taken: it is idle, or pauses with nothing behind it."""
+        """True if a snapshot may be taken: it is idle, or pauses with nothing behind it."""
         return self.idle or (self._paused and not self._queue)
 
     @property
@@ -197,7 +197,7 @@ class ChainedOperator:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether ``advance`` would do something."""
+        """True if ``advance`` would do something."""
         return not self.idle and self._awaited is None and self.out.has_room
 
     def accept(self, batch: Batch, port: int = 0) -> None:
@@ -219,7 +219,7 @@ class ChainedOperator:
             self._begin(self._taken(watermark, 0))
 
     def ready(self) -> None:
-        """What the operator was waiting for is ready."""
+        """Tell the operator that it has its turn."""
         if self._steps is not None or self._queue:
             self._queue.append((None, 0))
         else:
@@ -244,7 +244,7 @@ class ChainedOperator:
             self._await(found)
 
     def _advanced(self, steps: Steps) -> Awaitable[object] | Pause | None:
-        """What the steps yield; None also where they are exhausted."""
+        """The next yield of the steps; None also where they are exhausted."""
         began_s = self._turn.now_s()
         try:
             found = next(steps)
@@ -341,27 +341,27 @@ class Chain:
 
     @property
     def idle(self) -> bool:
-        """Whether no operator has work in progress."""
+        """True if no operator has work in progress."""
         return all(operator.idle for operator in self.operators)
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether a snapshot may be taken."""
+        """True if a snapshot may be taken."""
         return all(operator.can_be_cut for operator in self.operators)
 
     @property
     def takes_input(self) -> bool:
-        """Whether no operator wants the input held back."""
+        """True if no operator wants the input held back."""
         return all(operator.operator.takes_input for operator in self.operators)
 
     @property
     def drained(self) -> bool:
-        """Whether no operator has anything under way that its input's end waits for."""
+        """True if no operator has anything under way that the end of the input waits for."""
         return all(operator.operator.drained for operator in self.operators)
 
     @property
     def can_go_on(self) -> bool:
-        """Whether ``advance`` would do something."""
+        """True if ``advance`` would do something."""
         return any(operator.can_go_on for operator in self.operators)
 
     def ready(self) -> bool:
@@ -381,7 +381,7 @@ class Chain:
             operator.advance()
 
     def intake(self, settings: SlotSettings, portion: Portion, *, is_source: bool) -> Intake:
-        """What decides how many rows to take in; many where a function takes batches."""
+        """A new measure of how many rows to take in; many where a function takes batches."""
         longest_s = max(each.operator.piece_s for each in self.operators)
         # What a source has not given yet costs nothing to leave to it.
         least_s = TURN_S if is_source else PIECE_S

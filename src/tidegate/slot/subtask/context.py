@@ -1,4 +1,4 @@
-"""What an open operator, and the user function in it, see of the slot."""
+"""The slot as an open operator, and the user function in it, see it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SlotOperatorContext:
 
     @property
     def keyed(self) -> bool:
-        """Whether its rows come by key."""
+        """True if its rows come by key."""
         return self.info.keyed
 
     @property

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 from flinkformat.key_groups import KeyGroupRange
 from tidegate.model.control import Deploy
-from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId
-from tidegate.model.topology import Topology
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId, VertexId
+from tidegate.model.topology import Edge, Topology, Vertex
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidegate.model.ids import ChannelId, CheckpointId
     from tidegate.model.settings import JobSettings
-    from tidegate.model.topology import Vertex
+    from tidegate.model.topology import Partitioner
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What was deployed, and of which job."""
+    """A subtask of a job, as the driver has described it."""
 
     job: JobId
     settings: JobSettings
@@ -32,12 +34,17 @@ class Deployment:
         *,
         index: int = 0,
         restored: CheckpointId | None = None,
-        operators: bytes = b"",
+        inputs: Sequence[tuple[Partitioner, int]] = (),
     ) -> Deployment:
-        """A subtask that is linked to no other, as in a harness or a dry run."""
+        """A subtask that no job has deployed, as in a harness or a dry run.
+
+        inputs: partitioner and port of each edge that leads to it, all from one subtask.
+        """
         execution = ExecutionId(SubtaskId(vertex.id, index), Attempt(0), Epoch(1))
-        topology = Topology((vertex,), ())
-        deploy = Deploy(execution, operators, topology, {}, {}, {}, restored)
+        before = Vertex(VertexId(b"before"), "before", (), 1, vertex.max_parallelism)
+        edges = (Edge(before.id, vertex.id, kind, 0, port) for kind, port in inputs)
+        topology = Topology((before, vertex), tuple(edges))
+        deploy = Deploy(execution, b"", topology, {}, {}, {}, restored)
         return Deployment(JobId("0" * 32), settings, deploy)
 
     @property

@@ -1,4 +1,4 @@
-"""What a whole subtask asks of the place where it runs, beside what its operators do."""
+"""The place where a subtask runs, as its parts see it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Host(OperatorHost, Protocol):
-    """What a whole subtask asks for."""
+    """Everything that the parts of a subtask ask for."""
 
     @property
     def chance(self) -> Chance: ...

@@ -1,4 +1,4 @@
-"""What open operators ask of the place where they run.
+"""The place where operators run, as open operators see it.
 
 A slot is one such place (`slot.subtask.hosted`). A harness, a dry run and tests are others: they
 make operators, or whole subtasks, as a slot does, and play the host.
@@ -26,7 +26,7 @@ class Waiting(Protocol):
 
 
 class OperatorHost(Protocol):
-    """What open operators ask for."""
+    """Everything that open operators ask for."""
 
     @property
     def clock(self) -> Clock: ...

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
 
 LONG_TURN_S: Final = 2 * TURN_S
-"""What sends of what was made in a longer turn cost cannot be seen beside the turn."""
+"""Beside a turn that is longer, the cost of sending its results at once cannot be seen."""
 
 CALL_FADES: Final = 0.9
-"""What is left of how long a call took with each turn that is shorter."""
+"""With each shorter turn, the known duration of a call shrinks to this share of it."""
 
 
 class Turn:

@@ -49,7 +49,7 @@ class PendingState(Protocol):
         ...
 
     def acknowledged(self) -> None:
-        """What was written is about to be acknowledged. On the loop."""
+        """The written state is about to be acknowledged. On the loop."""
         ...
 
     def cancel(self) -> None:
@@ -120,7 +120,7 @@ class SubtaskSnapshot:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether what was encoded has to be written first."""
+        """True if encoded state has to be written before more is encoded."""
         return self._waiting > _PARTS_MAX * self._part_bytes
 
     def encode(self, budget_ms: float) -> bool:
@@ -232,7 +232,7 @@ class SubtaskSnapshot:
         return states
 
     def _add_in_flight(self, states: dict[OperatorId, SubtaskState]) -> None:
-        """What had come is the head's, what was to leave is the sender's."""
+        """Data that had come belong to the head, data that were to leave to the sender."""
         head, sender = self._ends
         inputs, outputs = self._in_flight.inputs, self._in_flight.outputs
         if inputs:
@@ -241,7 +241,7 @@ class SubtaskSnapshot:
             states[sender] = replace(states.get(sender, EMPTY), result_subpartition=outputs)
 
     def figures(self, now_s: float, place: CheckpointPlace) -> CheckpointFigures:
-        """What was measured of it."""
+        """Times and sizes of the snapshot."""
         times = self._times
         return CheckpointFigures(
             sync_ms=round((times.cut_s - times.began_s) * 1000),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SubtaskEnd:
-    """Of one subtask. restored: the checkpoint that it starts from."""
+    """Knows what one subtask still waits for. restored: the checkpoint that it starts from."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class SubtaskEnd:
         self._completed = restored
 
     def data_ended_on(self, channel: ChannelId) -> bool:
-        """No more data comes on a channel; whether none comes on any."""
+        """No more data comes on a channel; True if none comes on any."""
         self._with_data.discard(channel)
         return not self._with_data
 
@@ -75,7 +75,7 @@ class SubtaskEnd:
             )
 
     def completed(self, checkpoint: CheckpointId) -> bool:
-        """A checkpoint is complete; whether that is news."""
+        """A checkpoint is complete; True if that is news."""
         if self._completed is not None and checkpoint <= self._completed:
             return False
         self._completed = checkpoint
@@ -83,7 +83,7 @@ class SubtaskEnd:
 
     @property
     def may_come(self) -> bool:
-        """Whether nothing has to come before it any more."""
+        """True if nothing has to come before the end any more."""
         if self._open:
             return False
         if self.stop is not None:
