@@ -20,8 +20,44 @@ CIRCLES = [
 ]
 
 
+DEPTH_MAX = 5
+DEEPER = {
+    "checkpoint": 6,
+    "driver": 6,
+    "operators": 6,
+    "slot": 9,
+    "state": 9,
+    "storage": 6,
+    "upgrade": 7,
+}
+"""Rooms whose longest chain of imports has more modules than that; numbers may only shrink."""
+
+
 def test_there_is_no_circle_but_those_named_here() -> None:
     assert [circle.replace("tidegate.", "") for circle in circles()] == CIRCLES
+
+
+def test_no_chain_of_imports_within_a_room_is_longer_than_a_reader_follows() -> None:
+    rooms = {name.split(".")[1] for name in imports() if name.startswith("tidegate.")}
+    longest = {room: longest_chain(room) for room in sorted(rooms)}
+    deep = {r: " > ".join(c) for r, c in longest.items() if len(c) > DEEPER.get(r, DEPTH_MAX)}
+    assert deep == {}
+
+
+def longest_chain(room: str) -> list[str]:
+    """Modules of a room, each importing the next; those of a circle count as one."""
+    within = f"tidegate.{room}"
+    own = {m for m in imports() if m == within or m.startswith(f"{within}.")}
+    graph = {module: imports()[module] & own for module in own}
+    reached = {module: reachable(module, graph) for module in own}
+
+    @cache
+    def chain(module: str) -> tuple[str, ...]:
+        circle = {module} | {other for other in reached[module] if module in reached[other]}
+        behind = {other for each in circle for other in graph[each]} - circle
+        return (module, *max(map(chain, sorted(behind)), key=len, default=()))
+
+    return list(max(map(chain, sorted(own)), key=len))
 
 
 def circles() -> list[str]:
