@@ -25,7 +25,7 @@ DEEPER = {
     "checkpoint": 6,
     "driver": 6,
     "operators": 6,
-    "slot": 9,
+    "slot": 13,
     "state": 9,
     "storage": 6,
     "upgrade": 7,
