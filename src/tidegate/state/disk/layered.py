@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, repeat
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
@@ -295,14 +295,15 @@ class LayeredTable(Generic[P]):
                     found.append((key, rows_of_one))
                 rows_of_one.append(row)
             # The last one may go on in the next page.
-            yield [(key, self._joined(each, newer.pop(key, []))) for key, each in found[:-1]]
+            yield [self._joined(key, each, newer) for key, each in found[:-1]]
             del found[:-1]
-        yield [(key, self._joined(each, newer.pop(key, []))) for key, each in found]
+        yield [self._joined(key, each, newer) for key, each in found]
 
-    def _joined(self, rows: list[Any], newer: list[P]) -> object:
-        if not (newer and self._codec.is_whole(newer[0])):
-            newer = [self._codec.whole(rows, newer), *newer]
-        return self._codec.joined(newer)
+    def _joined(self, key: object, rows: list[Any], newer: Newer[P]) -> tuple[object, object]:
+        codec, parts = self._codec, newer.pop(key, ())
+        if not (parts and codec.is_whole(parts[0])):
+            parts = (codec.whole(rows, parts), *parts)
+        return key, codec.joined(parts)
 
     def _pages_on_disk(self, group: int) -> Iterator[tuple[list[Any], list[Any]]]:
         """Keys and rows. Each page is a scan of its own: what is written meanwhile may be seen."""
@@ -358,8 +359,9 @@ class LayeredTable(Generic[P]):
             )
             or (in_parts and self._lacks_some(key, group))
         }
-        names = self._names(list(wanted), wanted.values())
-        beginnings = sorted(zip(map(self._codec.beginning, names), wanted, strict=True), key=_FIRST)
+        pieces = zip(wanted.values(), self._keys.encode_each(list(wanted)), strict=True)
+        starts = (self._codec.beginning(self._prefixes[group] + piece) for group, piece in pieces)
+        beginnings = sorted(zip(starts, wanted, strict=True), key=_FIRST)
         read = 0
         for start in range(0, len(beginnings), _NAMES_AHEAD):
             some = beginnings[start : start + _NAMES_AHEAD]
@@ -464,7 +466,8 @@ class LayeredTable(Generic[P]):
             self._log_wholes(log, group, parts)
         changes = codec.changes(parts)
         while some := list(islice(changes, _ROWS_A_BATCH)):
-            names = self._names([key for key, _ in some], repeat(group))
+            prefix = self._prefixes[group]
+            names = [prefix + key for key in self._keys.encode_each([key for key, _ in some])]
             names, rows, deletes, cleared = codec.written(names, some)
             pieces = codec.values.encode_each(
                 [value for _, value in rows],
@@ -497,10 +500,6 @@ class LayeredTable(Generic[P]):
                 entries.append(entry)
         names, missing = self._keys.encode_each(keys), self._keys.encode_each(gone)
         log(group, names, codec.wholes.encode_each(entries, keys.__getitem__), missing)
-
-    def _names(self, keys: list[object], groups: Iterable[int]) -> list[bytes]:
-        prefixes, pieces = self._prefixes, self._keys.encode_each(keys)
-        return [prefixes[group] + piece for group, piece in zip(groups, pieces, strict=False)]
 
 
 _FIRST: Final = itemgetter(0)

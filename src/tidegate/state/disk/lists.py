@@ -68,6 +68,8 @@ class ListCodec:
         return part.whole
 
     def joined(self, parts: Sequence[ListPart]) -> object:
+        if len(parts) == 1:
+            return parts[0].elements or None
         return list(chain.from_iterable([part.elements for part in parts])) or None
 
     def lay_under(self, part: ListPart, since: Sequence[ListPart]) -> None:
@@ -110,7 +112,8 @@ class ListCodec:
             known = cache.get(key)
             if known is not UNKNOWN:
                 known.elements += part.elements
-                cast("list[int]", known.on_disk).append(part.number)
+                assert known.on_disk is not None, "what is cached was read or written"
+                known.on_disk.append(part.number)
                 cache.more += len(part.elements)
 
     def beginning(self, name: bytes) -> bytes:

@@ -64,7 +64,7 @@ class MapCodec:
         return part.whole
 
     def joined(self, parts: Sequence[MapPart]) -> object:
-        return dict(_present(merged(parts))) or None
+        return {key: v for key, v in merged(parts).items() if v is not _GONE} or None
 
     def lay_under(self, part: MapPart, since: Sequence[MapPart]) -> None:
         over = since[0]
