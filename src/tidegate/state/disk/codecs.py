@@ -69,11 +69,9 @@ class StoredKeys:
         return [_encoded_alike(serializer, key) for key in keys]
 
     def _own(self, keys: Sequence[object]) -> Sequence[object]:
-        """The keys without their namespaces."""
         return [each[0] for each in cast("Any", keys)] if self.paired else keys
 
     def decode_each(self, pieces: Sequence[bytes]) -> list[Any]:
-        """The keys."""
         if self._serializer is None:
             assert self._keys.serializer is not None, "what was written has told its type"
             self._serializer = paired(self._keys.serializer, self._namespace)
@@ -147,7 +145,6 @@ class StoredValues:
         return [tag + piece for piece in each_encoded_as_declared(of, values, self._where, key)]
 
     def decode_each(self, pieces: Sequence[bytes]) -> list[Any]:
-        """The entries."""
         newest = self._newest
         if all(piece[0] == newest for piece in pieces):
             return self._readers[newest].decode_each([piece[1:] for piece in pieces])

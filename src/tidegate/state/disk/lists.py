@@ -144,7 +144,7 @@ class ListCodec:
 
 
 class DiskListState:
-    """A list a key, in parts. numbered: the numbers of all parts on disk are below."""
+    """The list of the current key; also a `Pruned`. numbered: all parts on disk are below."""
 
     def __init__(
         self, cell: KeyCell, table: LayeredTable[ListPart], codec: ListCodec, numbered: int
@@ -157,7 +157,6 @@ class DiskListState:
         self._asked = 0
 
     def get(self) -> list[object]:
-        """The elements, to give away; one that a snapshot needs is a copy."""
         key, group = self._cell.key, self._cell.group
         newest = self._dirty[group].get(key)
         if newest is not None and newest.whole:
@@ -172,7 +171,6 @@ class DiskListState:
         return held.elements.copy() if newest is None else held.elements + newest.elements
 
     def add(self, value: object) -> None:
-        """Append one."""
         cell = self._cell
         part = self._dirty[cell.group].get(cell.key)
         if part is None:
@@ -185,7 +183,6 @@ class DiskListState:
         return iter(self.get())
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Append many."""
         added = list(values)
         part = self._dirty[self._cell.group].get(self._cell.key)
         if part is not None:
@@ -195,7 +192,6 @@ class DiskListState:
             self._begin(added)
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replace all."""
         key, group = self._cell.key, self._cell.group
         elements = list(values)
         before = self._dirty[group].get(key)
@@ -208,11 +204,9 @@ class DiskListState:
         self._put(ListPart(self.numbered, elements, True, numbers))
 
     def clear(self) -> None:
-        """Forget them."""
         self.update(())
 
     def prune(self, steps: int, kept: Callable[[object], object]) -> None:
-        """Look at about that many parts of all lists; as of `Pruned`."""
         cell = self._cell
         standing = cell.key, cell.group
         for group, key, _ in self._table.expired(steps, kept):
@@ -230,7 +224,7 @@ class DiskListState:
         self._table.prefetch(keys, groups)
 
     def _begin(self, elements: list[object]) -> None:
-        """The first of what is added since the last snapshot."""
+        """Start a part: nothing was added to the list since the last snapshot."""
         key, group = self._cell.key, self._cell.group
         known = self._table.cache.get(key)
         many = known is not UNKNOWN and len(known.on_disk or ()) >= _PARTS_MAX
@@ -259,7 +253,7 @@ class DiskListState:
         return found
 
     def _numbers_on_disk(self, key: object, group: int) -> list[int] | None:
-        """The numbers of a list's parts once all layers are on disk; None where that is unknown."""
+        """Numbers that the list will have once all layers are on disk; None where unknown."""
         known = self._table.cache.get(key)
         numbers = None if known is UNKNOWN else known.on_disk
         for layer in self._table.layers:

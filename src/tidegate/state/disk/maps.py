@@ -79,9 +79,8 @@ class MapCodec:
                 yield key, {map_key: value}
 
     def changes(self, parts: dict[object, MapPart]) -> Iterator[tuple[object, Pair]]:
-        """First that a map is cleared, which has no map key, then its entries."""
         for key, part in parts.items():
-            if part.whole:
+            if part.whole:  # its rows on disk have to go before its own are written
                 yield key, (UNKNOWN, None)
             for change in part.items():
                 if not (part.whole and change[1] is _GONE):
@@ -139,7 +138,7 @@ class MapCodec:
 
 
 class DiskMapState:
-    """A map a key, entry by entry."""
+    """The map of the current key, read and written entry by entry; also a `Pruned`."""
 
     def __init__(self, cell: KeyCell, table: LayeredTable[MapPart], codec: MapCodec) -> None:
         self._cell = cell
@@ -148,12 +147,10 @@ class DiskMapState:
         self._codec = codec
 
     def get(self, key: object) -> Any:
-        """The value under a map key."""
         value = self._find(key)
         return None if value is _GONE else value
 
     def put(self, key: object, value: object) -> None:
-        """Set it."""
         cell = self._cell
         parts = self._dirty[cell.group]
         part = parts.get(cell.key)
@@ -164,20 +161,17 @@ class DiskMapState:
         part[key] = value
 
     def put_all(self, entries: Iterable[Pair] | dict[object, object]) -> None:
-        """Set many."""
         for key, value in dict(entries).items():
             self.put(key, value)
 
     def remove(self, key: object) -> None:
-        """Remove it."""
         self.put(key, _GONE)
 
     def contains(self, key: object) -> bool:
-        """True if it is there."""
         return self._find(key) is not _GONE
 
     def items(self) -> Iterator[Pair]:
-        """All pairs as they are now; the map may be changed while they are drawn."""
+        # Gives the pairs of now: the map may be changed while they are drawn.
         newer = self._in_memory()
         if newer.whole:
             return _present(newer)
@@ -193,15 +187,12 @@ class DiskMapState:
         return _present({**part, **newer})
 
     def keys(self) -> Iterator[object]:
-        """All map keys as they are now."""
         return (key for key, _ in self.items())
 
     def values(self) -> Iterator[object]:
-        """All values as they are now."""
         return (value for _, value in self.items())
 
     def is_empty(self) -> bool:
-        """True if the map has no entries."""
         newer = self._in_memory()
         if newer.whole or any(value is not _GONE for value in newer.values()):
             return next(_present(newer), None) is None
@@ -209,7 +200,6 @@ class DiskMapState:
         return next(_without(chain.from_iterable(pages), newer), None) is None
 
     def clear(self) -> None:
-        """Forget them."""
         parts = self._dirty[self._cell.group]
         before = parts.get(self._cell.key)
         if before:
@@ -218,7 +208,6 @@ class DiskMapState:
         part.whole = True
 
     def prune(self, steps: int, kept: Callable[[object], object]) -> None:
-        """Look at about that many entries of all maps; as of `Pruned`, of a map of one entry."""
         cell = self._cell
         standing = cell.key, cell.group
         for group, key, entry in self._table.expired(steps, kept):
@@ -230,7 +219,7 @@ class DiskMapState:
         cell.key, cell.group = standing
 
     def _find(self, map_key: object) -> object:
-        """An entry of the current key's map; `_GONE` where there is none."""
+        """Find an entry of the current key's map; `_GONE` where there is none."""
         cell = self._cell
         part = self._dirty[cell.group].get(cell.key)
         if part is not None:
@@ -242,7 +231,7 @@ class DiskMapState:
         return self._load(cell.key, cell.group, map_key)
 
     def _load(self, key: object, group: int, map_key: object) -> object:
-        """An entry that was not written since the last snapshot, for its user to change."""
+        """Find an entry that was not written since the last snapshot; its user may change it."""
         for layer in reversed(self._layers):
             part = layer.entries[group].get(key)
             if part is not None:
@@ -269,7 +258,7 @@ class DiskMapState:
         return value
 
     def _in_memory(self) -> MapPart:
-        """What of the current key's map needs no look at the disk, to be changed by its user."""
+        """The current key's map as far as memory has it; its user may change the values."""
         key, group = self._cell.key, self._cell.group
         dirty = self._dirty[group].get(key)
         if self._layers:

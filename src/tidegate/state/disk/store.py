@@ -42,7 +42,7 @@ _SKIPPED_MAX: Final = 16
 
 
 class RocksDBMemory:
-    """What all key spaces of a slot share: one block cache, which write buffers are counted in."""
+    """The memory that all key spaces of a slot share: one block cache, write buffers included."""
 
     def __init__(self, settings: RocksDBSettings) -> None:
         rocksdict = _library()
@@ -55,17 +55,16 @@ class RocksDBMemory:
         )
 
     def entries_max(self) -> int:
-        """How many entries a key space may keep as Python values, now that there are so many."""
+        """Entries that one key space may keep as Python values, by how many are open now."""
         return self.settings.cache_entries // max(1, self._opened)
 
     def count(self, opened: int) -> None:
-        """So many key spaces more."""
         self._opened += opened
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What is written together. cleared: the keys begin so that are deleted before all else."""
+    """Rows to be written together. cleared: prefixes of keys that are deleted before all else."""
 
     puts: Sequence[tuple[bytes, bytes]]
     deletes: Sequence[bytes]
@@ -111,7 +110,6 @@ class RocksDBStore:
         memory.count(1)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key."""
         with self._failing("read"):
             return self._db.get(key)
 
@@ -121,7 +119,6 @@ class RocksDBStore:
             return self._db.get(list(keys))
 
     def batch(self, rows: Rows) -> Batch:
-        """Prepare what is to be written together."""
         raw = self._library.WriteBatch(raw_mode=True)
         put, delete = raw.put, raw.delete
         for key, value in rows.puts:
@@ -132,14 +129,13 @@ class RocksDBStore:
         return Batch(raw, count, rows.cleared)
 
     def write(self, batch: Batch) -> None:
-        """Write what was prepared."""
         if batch.cleared:
             self._clear(sorted(batch.cleared))
         with self._failing("written"):
             self._db.write(batch.raw, self._unlogged)
 
     def _clear(self, prefixes: Sequence[bytes]) -> None:
-        """Delete all keys that begin so; few by name, since each read looks at all ranges."""
+        """Delete all keys with these prefixes; few by name, since each read looks at all ranges."""
         names: list[bytes] = []
         found = self.first_of(prefixes, _NAMED_MAX + 1)
         for prefix, entries in zip(prefixes, found, strict=True):
@@ -163,7 +159,7 @@ class RocksDBStore:
             yield from self._db.items(from_key=first, read_opt=options)
 
     def first_of(self, prefixes: Sequence[bytes], rows: int) -> Iterator[list[tuple[bytes, bytes]]]:
-        """So many entries, at most, of those that begin with each; quickest in order."""
+        """The first entries of each prefix, at most so many; quickest where they are in order."""
         options = self._library.ReadOptions()
         options.set_max_skippable_internal_keys(_SKIPPED_MAX)
         with self._failing("read"):
@@ -185,7 +181,10 @@ class RocksDBStore:
     def slices(
         self, first: bytes, end: bytes, rows: int, *, cached: bool = False
     ) -> Iterator[Slice]:
-        """Keys and values of the same, so many at a time. cached: whether they stay in memory."""
+        """Keys and values from ``first`` up to ``end``, so many at a time.
+
+        cached: whether blocks that are read stay in memory.
+        """
         options = self._library.ReadOptions()
         options.set_iterate_upper_bound(end)
         options.fill_cache(cached)
@@ -228,7 +227,6 @@ class RocksDBStore:
             writer.finish()
 
     def flush(self) -> None:
-        """Bring what was written to files."""
         with self._failing("flushed"):
             self._db.flush()
 
@@ -241,7 +239,6 @@ class RocksDBStore:
             needless.unlink()
 
     def close(self) -> None:
-        """End; the folder stays."""
         self._memory.count(-1)
         with self._failing("closed"):
             self._db.close()
