@@ -13,11 +13,10 @@ from flinkformat.handles import (
 )
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import CheckpointMetadata, Finished, SubtaskState
-from flinkformat.state_streams import files_of
+from flinkformat.state_streams import files_of, private_paths, shared_handles
 from tests.checkpoint.world import World, chain, vertex
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
-from tidegate.checkpoint.registry import private_paths, shared_handles
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
     CheckpointAborted,

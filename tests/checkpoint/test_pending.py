@@ -27,7 +27,12 @@ TWO = chain(vertex("source", 2, coordinator=True), vertex("sink", 1))
 SOURCE = TWO.vertices[0]
 
 
-def pending(topology: Topology = TWO, *, finished: tuple[SubtaskId, ...] = ()) -> PendingCheckpoint:
+def pending(
+    topology: Topology = TWO,
+    *,
+    finished: tuple[SubtaskId, ...] = (),
+    stage: Stage = Stage.ACKNOWLEDGING,
+) -> PendingCheckpoint:
     executions = Executions(topology)
     for subtask in topology.subtasks():
         state = ExecutionState.FINISHED if subtask in finished else ExecutionState.RUNNING
@@ -41,7 +46,7 @@ def pending(topology: Topology = TWO, *, finished: tuple[SubtaskId, ...] = ()) -
         begun_ms=0,
         deadline_ms=500,
     )
-    made.stage = Stage.ACKNOWLEDGING
+    made.stage = stage
     return made
 
 
@@ -77,8 +82,8 @@ def test_an_awaited_attempt_counts_once() -> None:
     checkpoint = pending()
     assert acknowledge(checkpoint, FIRST) is AcknowledgeResult.SUCCESS
     assert acknowledge(checkpoint, FIRST) is AcknowledgeResult.DUPLICATE
-    assert checkpoint.takes_part(execution(FIRST))
-    assert not checkpoint.waits_for(execution(FIRST))
+    assert checkpoint.acknowledgements.takes_part(execution(FIRST))
+    assert not checkpoint.acknowledgements.waits_for(execution(FIRST))
 
 
 @pytest.mark.feature("F136")
@@ -128,7 +133,7 @@ def test_an_operator_without_state_beside_one_with_state_is_listed() -> None:
 
 
 def test_operators_coordinators_are_asked_and_their_state_is_kept() -> None:
-    checkpoint = pending()
+    checkpoint = pending(stage=Stage.LOCATION)
     operator = SOURCE.operators[0].id
     (asked,) = checkpoint.location_ready("/chk-4")
     assert asked.checkpoint == 4
@@ -151,7 +156,7 @@ def test_a_coordinator_that_was_not_asked_is_a_fault_of_our_own() -> None:
 
 def test_hooks_wait_for_the_last_coordinator() -> None:
     topology = chain(vertex("left", 1, coordinator=True), vertex("right", 1, coordinator=True))
-    checkpoint = pending(topology)
+    checkpoint = pending(topology, stage=Stage.LOCATION)
     assert len(checkpoint.location_ready("/chk-4")) == 2
     left, right = (v.operators[0].id for v in topology.vertices)
     assert checkpoint.coordinator_acknowledged(left, b"l") == []
@@ -159,7 +164,7 @@ def test_hooks_wait_for_the_last_coordinator() -> None:
 
 
 def test_the_coordinator_of_a_vertex_that_has_finished_is_not_asked() -> None:
-    checkpoint = pending(finished=(FIRST, SECOND))
+    checkpoint = pending(finished=(FIRST, SECOND), stage=Stage.LOCATION)
     checkpoint.location_ready("/chk-4")
     assert checkpoint.stage is Stage.HOOKS
 

@@ -35,13 +35,9 @@ from flinkformat.snapshots import (
     SavepointType,
     SubtaskState,
 )
+from flinkformat.state_streams import private_paths, shared_handles
 from tests.checkpoint.world import keyed_state, restored_checkpoint
-from tidegate.checkpoint.registry import (
-    SharedStateRegistry,
-    private_paths,
-    shared_handles,
-    shared_key,
-)
+from tidegate.checkpoint.registry import SharedStateRegistry, shared_key
 from tidegate.errors import CheckpointAborted
 from tidegate.model.ids import CheckpointId, OperatorId
 

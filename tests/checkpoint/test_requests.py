@@ -17,9 +17,9 @@ from tidegate.checkpoint.coordinator.requests import (
     Request,
     RequestQueue,
     TooSoon,
-    asked_request,
     periodic_request,
 )
+from tidegate.checkpoint.coordinator.triggers import asked_request
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.settings import CheckpointSettings
 

@@ -22,7 +22,6 @@ CIRCLES = [
 
 DEPTH_MAX = 5
 DEEPER = {
-    "checkpoint": 6,
     "driver": 6,
     "operators": 6,
     "slot": 13,

@@ -14,7 +14,6 @@ PARAMETERS_MAX = 8
 ATTRIBUTES_MAX = 15
 
 MANY_PARAMETERS = {
-    "checkpoint/coordinator/pending:PendingCheckpoint": 18,
     "driver/driver:DriverWorld": 9,
     "driver/perform:Performer": 10,
     "graph/transformations:OperatorTransformation": 17,
@@ -28,8 +27,6 @@ MANY_PARAMETERS = {
     "state/disk/states:RocksDBKeyedStates": 12,
 }
 MANY_ATTRIBUTES = {
-    "checkpoint/coordinator/coordinator:CheckpointCoordinator": 24,
-    "checkpoint/coordinator/pending:PendingCheckpoint": 18,
     "driver/driver:Driver": 27,
     "graph/transformations:OperatorTransformation": 17,
     "jobmaster/machine:JobMaster": 23,

@@ -14,21 +14,19 @@ PROTOCOL = [
     Mutant(
         "complete before the last acknowledgement",
         "checkpoint/coordinator/pending.py",
-        "return self.stage is Stage.ACKNOWLEDGING and not self._missing",
-        "return self.stage is Stage.ACKNOWLEDGING and len(self._missing) <= 1",
+        "        return not self._missing\n",
+        "        return len(self._missing) <= 1\n",
     ),
     Mutant(
         "the state of one operator of a chain is dropped",
         "checkpoint/coordinator/pending.py",
-        "            for operator in self.topology.vertex(vertex).operators:\n"
-        "                subtasks = self._states",
-        "            for operator in self.topology.vertex(vertex).operators[:1]:\n"
-        "                subtasks = self._states",
+        "for operator in self._topology.vertex(subtask.vertex).operators:\n",
+        "for operator in self._topology.vertex(subtask.vertex).operators[:1]:\n",
     ),
     Mutant(
         "the state of the sources' coordinators is forgotten",
         "checkpoint/coordinator/pending.py",
-        "coordinator_state=None if over or data is None else self._inline(operator, data),",
+        "coordinator_state=None if over else self._inline(operator, coordinator),",
         "coordinator_state=None,",
     ),
     Mutant(
@@ -53,13 +51,13 @@ PROTOCOL = [
     Mutant(
         "nobody is told of a completed checkpoint",
         "checkpoint/coordinator/coordinator.py",
-        "        self._out.extend(pending.tell_complete(self._executions, last))\n",
+        "        self._out.extend(pending.tell_complete(executions, last))\n",
         "",
     ),
     Mutant(
         "nobody is told of an aborted checkpoint",
         "checkpoint/coordinator/coordinator.py",
-        "            self._out.extend(pending.tell_aborted(self._executions, latest))\n",
+        "            self._out.extend(pending.tell_aborted(self._readiness.executions, latest))\n",
         "",
     ),
     Mutant(
@@ -354,8 +352,8 @@ PROTOCOL = [
     Mutant(
         "whoever asked for a checkpoint is not told that it was given up",
         "checkpoint/coordinator/reports.py",
-        "            told.append(RequestDone(request.number, error=self._error(failure)))\n",
-        "            pass\n",
+        "[RequestDone(request.number, error=self._error(failure))]\n\n    def _error",
+        "[]\n\n    def _error",
     ),
     Mutant(
         "what is held back for an attempt that is gone is kept",

@@ -187,7 +187,7 @@ class Checks:
             return
         coordinator = driver._machine._checkpoints
         kept = {
-            "requests": coordinator._queue._requests,
+            "requests": [*range(coordinator._triggers.waiting)],
             "pending": coordinator._pending,
             "gateways": coordinator._gateways._gateways,
             "finishing": coordinator._finisher._waiting,

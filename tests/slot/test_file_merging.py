@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from flinkformat.handles import RelativeFileStateHandle, SegmentFileStateHandle
+from flinkformat.state_streams import private_paths
 from tests.slot.cluster import JOB, SETTINGS, Cluster, line, run, vertex
 from tests.slot.operators import NOTHING, SlowStorage, Stateful
 from tests.slot.world import ScriptedSource
 from tidegate.api.operator import Operator
-from tidegate.checkpoint.registry import private_paths
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
     CheckpointAborted,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from flinkformat.handles import IncrementalRemoteKeyedStateHandle
 from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
-from tidegate.checkpoint.registry import SharedStateRegistry, private_paths
+from flinkformat.state_streams import private_paths
+from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
 from tidegate.model.ids import (
     Attempt,

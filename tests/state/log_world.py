@@ -7,8 +7,8 @@ from pathlib import Path
 from flinkformat.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
-from flinkformat.state_streams import files_of
-from tidegate.checkpoint.registry import SharedStateRegistry, shared_handles
+from flinkformat.state_streams import files_of, shared_handles
+from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId, OperatorId

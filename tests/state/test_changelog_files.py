@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkformat.snapshots import SubtaskState
-from flinkformat.state_streams import files_of
+from flinkformat.state_streams import files_of, shared_handles
 from tests.properties import examples
 from tests.state.disk_world import FILES
 from tests.state.disk_world import SMALL as SMALL_DISK
@@ -31,7 +31,6 @@ from tests.state.incremental_jobs import LEFT_BEHIND, MEMORY, NOTHING, SETTINGS_
 from tests.state.log_world import SMALL
 from tests.state.world import Subtask
 from tidegate.api.state import ValueStateDescriptor
-from tidegate.checkpoint.registry import shared_handles
 from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointAborted, JobStatus
 from tidegate.model.elements import RowBatch

@@ -11,13 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from flinkformat.state_streams import files_of
+from flinkformat.state_streams import files_of, shared_handles
 from tests.properties import examples
 from tests.state.backend_machine import SMALL, WRITE, BackendMachine
 from tests.state.disk_world import Disk
 from tests.state.log_world import Logs, Place
 from tests.state.world import MEMORY, Subtask, restored
-from tidegate.checkpoint.registry import shared_handles
 from tidegate.errors import StorageFailed
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId

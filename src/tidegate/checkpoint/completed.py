@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkformat.snapshots import FINISHED
-from flinkformat.state_streams import files_of
-from tidegate.checkpoint.registry import private_paths, shared_handles
+from flinkformat.state_streams import files_of, private_paths, shared_handles
 from tidegate.model.control import JobStatus
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from flinkformat.handles import (
     StreamStateHandle,
 )
 from flinkformat.snapshots import FINISHED, SharingFilesStrategy
-from flinkformat.state_streams import file_of, files_of, replace_streams, streams
+from flinkformat.state_streams import file_of, files_of, replace_streams, shared_handles
 from tidegate.checkpoint.provenance import checksums_of, name_of
 from tidegate.model.failure_reason import FailureReason
 
@@ -242,19 +242,6 @@ def shared_key(handle: StreamStateHandle) -> str:
     if isinstance(handle, SegmentFileStateHandle):
         return f"{handle.logical_file_id}@{handle.start_position}"
     return handle.physical_id
-
-
-def shared_handles(state: SubtaskState) -> Iterator[StreamStateHandle]:
-    """What a state shares with other checkpoints."""
-    for keyed in (state.managed_keyed, state.raw_keyed):
-        if keyed is not None:
-            yield from (stream.handle for stream in streams(keyed) if stream.shared)
-
-
-def private_paths(state: SubtaskState) -> list[str]:
-    """Paths of the files that belong to this state alone, each once."""
-    own = (file_of(stream.handle) for stream in streams(state) if not stream.shared)
-    return list(dict.fromkeys(path for path in own if path is not None))
 
 
 def restored_paths(restore: SubtaskRestore) -> Iterator[str]:

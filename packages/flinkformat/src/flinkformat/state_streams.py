@@ -278,3 +278,16 @@ def _may_be_shared(handle: StreamStateHandle) -> bool:
             return _may_be_shared(delegate)
         case _:
             return True
+
+
+def shared_handles(state: SubtaskState) -> Iterator[StreamStateHandle]:
+    """The streams that a subtask's state shares with other snapshots."""
+    for keyed in (state.managed_keyed, state.raw_keyed):
+        if keyed is not None:
+            yield from (stream.handle for stream in streams(keyed) if stream.shared)
+
+
+def private_paths(state: SubtaskState) -> list[str]:
+    """Paths of the files that belong to this state alone, each once."""
+    own = (file_of(stream.handle) for stream in streams(state) if not stream.shared)
+    return list(dict.fromkeys(path for path in own if path is not None))

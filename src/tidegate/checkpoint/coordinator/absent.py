@@ -38,8 +38,6 @@ class NoCheckpoints:
         self._completed = completed
         self._statistics = StatisticsTracker(settings.history_max)
         self._disposal = Disposal(completed, registry, self._statistics)
-        self._job_ended = False
-        self._pointers_forgotten = False
         for known in completed.retained:
             registry.register_restored(known.metadata, known.properties, known.foreign)
 
@@ -51,7 +49,7 @@ class NoCheckpoints:
     @property
     def ended(self) -> bool:
         """Whether the job has ended and nothing is left to be done about what it started from."""
-        return self._pointers_forgotten and self._disposal.idle
+        return self._disposal.ended
 
     def waits_for(self, execution: ExecutionId) -> bool:
         """There is no savepoint that could wait for it."""
@@ -78,14 +76,12 @@ class NoCheckpoints:
                 completed = self._completed.find(checkpoint)
                 assert completed is not None, f"checkpoint {checkpoint} is not retained"
                 self._statistics.restored(completed, wall_ms)
-            case events.JobEnded(status) if not self._job_ended:
-                self._job_ended = True
+            case events.JobEnded(status) if not self._disposal.ending:
                 return [self._disposal.end(status)]
             case events.PointersForgotten():
-                self._pointers_forgotten = True
                 return [*self._disposal.forgotten()]
             case events.PointersNotForgotten():
-                self._pointers_forgotten = True
+                self._disposal.not_forgotten()
             case events.Cleaned(checkpoint):
                 self._disposal.cleaned(checkpoint)
             case _:

@@ -26,26 +26,25 @@ Source: checkpoint coordination §2 to §10, §16. What differs from Flink:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from tidegate.checkpoint.coordinator import commands, events, requests
+from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.disposal import Disposal
 from tidegate.checkpoint.coordinator.failures import reason_of
 from tidegate.checkpoint.coordinator.finishing import Finished, Finisher
 from tidegate.checkpoint.coordinator.gateways import Gateways
 from tidegate.checkpoint.coordinator.pending import AcknowledgeResult, PendingCheckpoint, Stage
-from tidegate.checkpoint.coordinator.plan import Executions, calculate_plan
+from tidegate.checkpoint.coordinator.readiness import Readiness
 from tidegate.checkpoint.coordinator.reports import Reports
-from tidegate.checkpoint.coordinator.requests import Load, RequestQueue, TooSoon
+from tidegate.checkpoint.coordinator.requests import TooSoon, options_of, periodic_request
 from tidegate.checkpoint.coordinator.schedule import Schedule
 from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
+from tidegate.checkpoint.coordinator.triggers import Triggers, asked_request
 from tidegate.errors import CheckpointAborted as Aborted
 from tidegate.model.control import (
     CheckpointAcknowledged,
     CheckpointDeclined,
     ExecutionState,
-    JobStatus,
     ToOperator,
 )
 from tidegate.model.failure_reason import FailureReason
@@ -61,18 +60,10 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.registry import SharedStateRegistry
     from tidegate.errors import TidegateError
     from tidegate.model.chance import Chance
+    from tidegate.model.control import JobStatus
     from tidegate.model.ids import ExecutionId, JobId
     from tidegate.model.settings import CheckpointSettings
     from tidegate.model.topology import Topology
-
-
-@dataclass(slots=True)
-class _Trigger:
-    """The trigger sequence that runs. checkpoint: None until it has an id."""
-
-    number: int
-    request: Request
-    checkpoint: CheckpointId | None = None
 
 
 class CheckpointCoordinator:
@@ -94,31 +85,22 @@ class CheckpointCoordinator:
         facts: Mapping[str, object] | None = None,
     ) -> None:
         self._settings = settings
-        self._topology = topology
         self._completed = completed
         self._out: list[commands.CheckpointCommand] = []
         self._now_ms = 0
-        self._status = JobStatus.CREATED
-        self._executions = Executions(topology)
+        self._readiness = Readiness(topology)
         self._schedule = Schedule(settings, chance)
-        self._failing_over = False
-        self._held_by: Request | None = None
         self._force_full = False
-        self._queue = RequestQueue(settings)
-        self._trigger: _Trigger | None = None
-        self._triggers = 0
-        self._highest = max((c.checkpoint for c in completed.retained), default=CheckpointId(0))
+        highest = max((c.checkpoint for c in completed.retained), default=CheckpointId(0))
+        self._triggers = Triggers(settings, highest)
         self._pending: dict[CheckpointId, PendingCheckpoint] = {}
         self._gateways = Gateways()
-        self._last_completion_ms: int | None = None
         self._statistics = StatisticsTracker(settings.history_max)
         self._reports = Reports(job, settings.tolerable_failures, self._statistics)
         self._disposal = Disposal(completed, registry, self._statistics)
         self._finisher = Finisher(completed, registry, facts or {})
         for known in completed.retained:
             registry.register_restored(known.metadata, known.properties, known.foreign)
-        self._ending: JobStatus | None = None
-        self._pointers_forgotten: bool | None = None
 
     @property
     def statistics(self) -> StatisticsView:
@@ -133,7 +115,7 @@ class CheckpointCoordinator:
     @property
     def ended(self) -> bool:
         """Whether the job has ended and nothing is left to be done about its checkpoints."""
-        return self._pointers_forgotten is True and self._disposal.idle
+        return self._disposal.ended
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -150,7 +132,9 @@ class CheckpointCoordinator:
     def waits_for(self, execution: ExecutionId) -> bool:
         """Whether a savepoint under way has still to hear from this attempt."""
         pending = self._pending.values()
-        return any(each.is_savepoint and each.waits_for(execution) for each in pending)
+        return any(
+            each.is_savepoint and each.acknowledgements.waits_for(execution) for each in pending
+        )
 
     def latest_completed(self) -> CompletedCheckpoint | None:
         """What to restore from; None where there is nothing. To be asked while ``settled``.
@@ -158,7 +142,7 @@ class CheckpointCoordinator:
         Raises AssertionError once the job has ended, under ``python -O`` too: its checkpoints may
         be deleted by then.
         """
-        if self._ending is not None or not self.settled:
+        if self._readiness.ended is not None or not self.settled:
             raise AssertionError("it is shut down, or the latest is not known")
         return self._completed.latest
 
@@ -166,6 +150,7 @@ class CheckpointCoordinator:
         self, event: events.CheckpointEvent, now_ms: int
     ) -> list[commands.CheckpointCommand]:
         """What is to be done about the event, in order; a restart comes last."""
+        assert now_ms >= self._now_ms, "time does not go back"
         self._out = []
         self._now_ms = now_ms
         if isinstance(event, CheckpointAcknowledged):
@@ -181,9 +166,9 @@ class CheckpointCoordinator:
         else:
             self._store_answered(event)
         self._advance()
-        return sorted(
-            self._out, key=lambda c: isinstance(c, commands.FailJob | commands.FailExecution)
-        )
+        # Whoever asked has an answer, and files to delete are named, before the job restarts: what
+        # a restart makes of the rest of the commands need not be asked.
+        return [*self._out, *self._reports.take_restarts()]
 
     def _advance(self) -> None:
         """Do what the event has made possible."""
@@ -199,19 +184,18 @@ class CheckpointCoordinator:
             case events.Woke():
                 self._woke()
             case events.JobStatusChanged(status):
-                self._status = status
+                self._readiness.status_changed(status)
                 self._activate()
             case events.ExecutionChanged(execution, state, error):
                 self._execution_changed(execution, state, error)
             case events.FailoverStarted():
-                self._failing_over = True
-                self._held_by = None
+                self._readiness.failover_started()
                 self._abort_all(FailureReason.JOB_FAILOVER_REGION)
                 self._activate()
             case events.Restored(checkpoint, wall_ms):
                 self._restored(checkpoint, wall_ms)
             case events.Rescaled(topology):
-                self._topology, self._executions = topology, Executions(topology)
+                self._readiness.rescaled(topology)
             case events.BacklogReported(operator, backlog):
                 self._schedule.report_backlog(operator, backlog, self._now_ms)
             case events.OperatorEventSent(execution, operator, sent):
@@ -228,26 +212,22 @@ class CheckpointCoordinator:
             if pending.may_expire() and pending.deadline_ms <= self._now_ms:
                 self._abort(pending, FailureReason.CHECKPOINT_EXPIRED)
         if self._schedule.due(self._now_ms):
-            self._submit(requests.periodic_request(self._settings, self._now_ms))
+            self._submit(periodic_request(self._settings, self._now_ms))
 
     def _activate(self) -> None:
         """Take checkpoints while the whole job runs and nothing keeps them off."""
-        wanted = (
-            self._status is JobStatus.RUNNING
-            and self._executions.all_run
-            and not self._failing_over
-            and self._held_by is None
-            and self._ending is None
-        )
+        wanted = self._readiness.wanted
         if wanted and not self._schedule.running:
             self._schedule.start(self._now_ms)
         elif not wanted and self._schedule.running:
             self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+        # Asked anew: a request that was refused here may have let the job go on.
+        assert self._schedule.running is self._readiness.wanted, "triggers go with the job"
 
     def _suspend(self, reason: FailureReason) -> None:
         """Stop the periodic triggers and give up all that waits or is under way."""
         self._schedule.stop()
-        for request in self._queue.drain():
+        for request in self._triggers.drain():
             self._refuse(request, reason)
         self._abort_all(reason)
 
@@ -259,7 +239,7 @@ class CheckpointCoordinator:
     def _execution_changed(
         self, execution: ExecutionId, state: ExecutionState, error: TidegateError | None
     ) -> None:
-        if not self._executions.change(execution, state):
+        if not self._readiness.execution_changed(execution, state):
             return
         if state.is_terminal:
             reason = FailureReason.TASK_FAILURE
@@ -269,65 +249,59 @@ class CheckpointCoordinator:
                 self._gateways.drop(execution)
             cause = "" if error is None else str(error)
             for pending in list(self._pending.values()):
-                if pending.waits_for(execution):
+                if pending.acknowledgements.waits_for(execution):
                     self._abort(pending, reason, cause, execution=execution)
         self._activate()
 
     def _restored(self, checkpoint: CheckpointId | None, wall_ms: int) -> None:
-        self._failing_over = False
+        self._readiness.restored()
         if checkpoint is not None:
             completed = self._completed.find(checkpoint)
             assert completed is not None, f"checkpoint {checkpoint} is not retained"
             self._statistics.restored(completed, wall_ms)
+            # A file of a snapshot that is not ours may go at any time: nothing may be based on it.
             self._force_full = not completed.ours
         self._activate()
 
     def _job_ended(self, status: JobStatus) -> None:
-        if self._ending is not None:
+        if self._readiness.ended is not None:
             return
-        self._ending = status
+        self._readiness.end(status)
         self._reports.job_ended()
         self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
-        if (trigger := self._trigger) is not None:
-            self._trigger = None
-            self._fail(trigger.request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        if (request := self._triggers.end()) is not None:
+            self._fail(request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        assert not self._triggers.waiting, "nothing begins after the end"
 
     def _forget_pointers(self) -> None:
         """Once the job has ended and the last pointer is settled, keep what outlives it."""
-        if self._ending is not None and self._pointers_forgotten is None and self.settled:
-            self._pointers_forgotten = False
-            self._out.append(self._disposal.end(self._ending))
+        ended = self._readiness.ended
+        if ended is not None and not self._disposal.ending and self.settled:
+            self._out.append(self._disposal.end(ended))
 
     # --- requests -----------------------------------------------------------------------------
 
     def _requested(self, asked: events.CheckpointRequested) -> None:
-        request = requests.asked_request(asked, self._settings, self._now_ms)
-        if self._ending is not None:
-            self._refuse(request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
-        elif self._held_by is not None:
-            self._refuse(request, FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+        request = asked_request(asked, self._settings, self._now_ms)
+        refusal = self._readiness.refusal(request)
+        if refusal is not None:
+            self._refuse(request, refusal)
         elif asked.kind.is_savepoint and not (asked.target or self._settings.savepoint_directory):
             self._out.append(self._reports.no_folder(asked.request))
         else:
             if request.holds:
-                self._held_by = request
+                self._readiness.hold(request)
                 self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
             self._submit(request)
 
     def _submit(self, request: Request) -> None:
-        evicted = self._queue.submit(request)
+        evicted = self._triggers.submit(request)
         if evicted is not None:
             self._refuse(evicted, FailureReason.TOO_MANY_CHECKPOINT_REQUESTS)
 
     def _choose_requests(self) -> None:
         while True:
-            load = Load(
-                triggering=self._trigger is not None,
-                pending=len(self._pending),
-                cleaning=self._disposal.cleaning,
-                last_completion_ms=self._last_completion_ms,
-            )
-            match self._queue.choose(load, self._now_ms):
+            match self._triggers.choose(len(self._pending), self._disposal.cleaning, self._now_ms):
                 case None:
                     return
                 case TooSoon(request, next_ms):
@@ -336,28 +310,18 @@ class CheckpointCoordinator:
                     return
                 case request:
                     if self._plan(request) is not None:
-                        self._triggers += 1
-                        self._trigger = _Trigger(self._triggers, request)
-                        self._out.append(commands.TakeNextId(self._triggers, self._highest))
+                        self._out.append(self._triggers.begin(request))
 
     def _plan(self, request: Request) -> CheckpointPlan | None:
         """Who takes part; None where the request has failed, and is answered."""
-        reason = None
+        reason = self._readiness.hindrance(request)
         if request.periodic and not self._schedule.running:
             reason = FailureReason.PERIODIC_SCHEDULER_SHUTDOWN
-        elif self._held_by is not None and self._held_by is not request:
-            reason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND
-        elif self._failing_over:
-            reason = FailureReason.JOB_FAILOVER_REGION
         if reason is not None:
             self._fail(request, reason)
             return None
         try:
-            return calculate_plan(
-                self._topology,
-                self._executions.current(),
-                after_tasks_finish=self._settings.after_tasks_finish,
-            )
+            return self._readiness.plan(after_tasks_finish=self._settings.after_tasks_finish)
         except Aborted as aborted:
             self._fail(request, FailureReason.of(aborted), str(aborted))
             return None
@@ -374,30 +338,25 @@ class CheckpointCoordinator:
 
     def _let_go(self, request: Request) -> None:
         """A request is over without success: what it held back may go on."""
-        if self._held_by is request:
-            self._held_by = None
+        if self._readiness.let_go(request):
             self._activate()
 
     # --- the trigger sequence -----------------------------------------------------------------
 
     def _id_answered(self, event: events.NextIdTaken | events.NextIdFailed) -> None:
-        trigger = self._trigger
-        if trigger is None or trigger.number != event.trigger:
+        request = self._triggers.answered(event)
+        if request is None:
             return
-        self._trigger = None
         match event:
             case events.NextIdFailed(_, error):
                 reason = reason_of(error, FailureReason.TRIGGER_CHECKPOINT_FAILURE)
-                self._fail(trigger.request, reason, str(error))
+                self._fail(request, reason, str(error))
             case events.NextIdTaken(_, checkpoint, wall_ms):
-                assert checkpoint > self._highest, f"checkpoint id {checkpoint} is not above"
-                self._highest = checkpoint
                 # The job may have changed while the id was being taken.
-                plan = self._plan(trigger.request)
+                plan = self._plan(request)
                 if plan is not None:
-                    trigger.checkpoint = checkpoint
-                    self._trigger = trigger
-                    self._create(checkpoint, trigger.request, plan, wall_ms)
+                    self._triggers.go_on(request, checkpoint)
+                    self._create(checkpoint, request, plan, wall_ms)
 
     def _create(
         self, checkpoint: CheckpointId, request: Request, plan: CheckpointPlan, wall_ms: int
@@ -406,13 +365,16 @@ class CheckpointCoordinator:
             checkpoint=checkpoint,
             request=request,
             plan=plan,
-            topology=self._topology,
+            topology=self._readiness.topology,
             triggered_ms=wall_ms,
             begun_ms=self._now_ms,
             deadline_ms=self._now_ms + self._settings.timeout_ms,
         )
+        assert checkpoint not in self._pending, "an id is taken once"
         self._pending[checkpoint] = pending
-        self._statistics.triggered(pending)
+        self._statistics.triggered(
+            checkpoint, request, pending.topology, triggered_ms=wall_ms, begun_ms=self._now_ms
+        )
         self._out.append(commands.PrepareLocation(checkpoint, pending.is_savepoint, request.target))
 
     def _trigger_answered(self, event: events.TriggerAnswer) -> None:
@@ -457,21 +419,22 @@ class CheckpointCoordinator:
 
     def _trigger_subtasks(self) -> None:
         """Send the triggers, unless something held back belongs before this checkpoint's cut."""
-        if self._trigger is None or self._trigger.checkpoint is None:
+        checkpoint = self._triggers.checkpoint
+        if checkpoint is None:
             return
-        pending = self._pending[self._trigger.checkpoint]
+        pending = self._pending[checkpoint]
         if pending.stage is not Stage.READY or self._gateways.holds_before(pending.checkpoint):
             return
         assert pending.location is not None, "the folder comes first"
-        options = requests.options_of(
+        options = options_of(
             pending.request, self._settings, full=self._force_full, location=pending.location
         )
-        self._trigger = None
+        self._triggers.over(checkpoint)
         self._out.extend(pending.trigger(options))
 
     def _acknowledged(self, message: CheckpointAcknowledged) -> None:
         pending = self._pending.get(message.checkpoint)
-        if pending is None or not pending.takes_part(message.execution):
+        if pending is None or not pending.acknowledgements.takes_part(message.execution):
             self._ignore(message, self._disposal.why_in_vain(message.checkpoint, pending))
             self._out.extend(self._disposal.acknowledged_in_vain(message, pending))
             return
@@ -494,7 +457,7 @@ class CheckpointCoordinator:
 
     def _declined(self, message: CheckpointDeclined) -> None:
         pending = self._pending.get(message.checkpoint)
-        if pending is None or not pending.takes_part(message.execution):
+        if pending is None or not pending.acknowledgements.takes_part(message.execution):
             self._ignore(message, self._disposal.why_in_vain(message.checkpoint, pending))
         elif not pending.may_expire():
             self._ignore(message, commands.Ignored.DUPLICATE)
@@ -531,10 +494,9 @@ class CheckpointCoordinator:
             case events.PointerFailed(checkpoint, error, outcome_unknown):
                 self._finish_failed(checkpoint, Stage.ADDING, error, keep=outcome_unknown)
             case events.PointersForgotten():
-                self._pointers_forgotten = True
                 self._out.extend(self._disposal.forgotten())
             case events.PointersNotForgotten():
-                self._pointers_forgotten = True
+                self._disposal.not_forgotten()
             case events.Cleaned(checkpoint):
                 self._disposal.cleaned(checkpoint)
             case _:
@@ -556,12 +518,14 @@ class CheckpointCoordinator:
 
     def _complete(self, finished: Finished) -> None:
         """The checkpoint exists: say so, then delete what it makes needless."""
-        pending = finished.pending
+        pending, completed = finished.pending, finished.completed
         self._remove(pending)
-        self._last_completion_ms = self._now_ms
-        self._out.extend(self._reports.completed(finished, self._now_ms))
+        self._triggers.completed(self._now_ms)
+        self._out.extend(
+            self._reports.completed(pending, completed, finished.metadata_size, self._now_ms)
+        )
         if not pending.is_savepoint or pending.is_synchronous:
-            self._supersede(pending, finished.completed)
+            self._supersede(pending, completed)
 
     def _supersede(self, pending: PendingCheckpoint, completed: CompletedCheckpoint) -> None:
         subsumed = self._completed.add(completed)
@@ -571,8 +535,9 @@ class CheckpointCoordinator:
             if older.checkpoint < pending.checkpoint and not older.is_savepoint:
                 self._abort(older, FailureReason.CHECKPOINT_SUBSUMED)
         last = max((one.checkpoint for one in subsumed if one.ours), default=None)
-        self._out.extend(pending.tell_complete(self._executions, last))
-        self._out.extend(self._disposal.subsumed(subsumed, self._executions.oldest_attempt))
+        executions = self._readiness.executions
+        self._out.extend(pending.tell_complete(executions, last))
+        self._out.extend(self._disposal.subsumed(subsumed, executions.oldest_attempt))
 
     # --- giving up ----------------------------------------------------------------------------
 
@@ -596,14 +561,13 @@ class CheckpointCoordinator:
         self._out.extend(self._gateways.aborted(pending.checkpoint))
         if not keep:
             latest = self._completed.latest_id
-            self._out.extend(pending.tell_aborted(self._executions, latest))
+            self._out.extend(pending.tell_aborted(self._readiness.executions, latest))
             self._out.extend(self._disposal.give_up(pending, reason, unanswered=unanswered))
         self._let_go(pending.request)
         self._out.extend(self._reports.failed(pending, reason, cause, execution, self._now_ms))
 
     def _remove(self, pending: PendingCheckpoint) -> None:
-        pending.stage = Stage.DISPOSED
+        pending.enter(Stage.DISPOSED)
         del self._pending[pending.checkpoint]
         self._finisher.remove(pending)
-        if self._trigger is not None and self._trigger.checkpoint == pending.checkpoint:
-            self._trigger = None
+        self._triggers.over(pending.checkpoint)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from flinkformat.state_streams import files_of
+from flinkformat.state_streams import files_of, private_paths, shared_handles
 from tidegate.checkpoint.coordinator.commands import (
     DeleteFiles,
     DiscardCheckpoint,
@@ -20,7 +20,6 @@ from tidegate.checkpoint.coordinator.commands import (
     Ignored,
     SweepShared,
 )
-from tidegate.checkpoint.registry import private_paths, shared_handles
 from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt
 
@@ -65,7 +64,8 @@ class Disposal:
         self._dropped: list[CompletedCheckpoint] = []
         self._swept_below = Attempt(0)
         self._ends: JobStatus | None = None
-        self._ended = False
+        self._answered = False
+        self._releases_all = False
 
     @property
     def cleaning(self) -> int:
@@ -73,9 +73,14 @@ class Disposal:
         return len(self._cleaning)
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is being deleted, or waits for it."""
-        return not self._cleaning and not self._unanswered
+    def ending(self) -> bool:
+        """True once it was asked to keep what outlives the job."""
+        return self._ends is not None
+
+    @property
+    def ended(self) -> bool:
+        """True once that is done, and nothing is being deleted, or waits for it."""
+        return self._answered and not self._cleaning and not self._unanswered
 
     def register(
         self, message: CheckpointAcknowledged, *, savepoint: bool
@@ -179,6 +184,7 @@ class Disposal:
 
     def end(self, status: JobStatus) -> ForgetPointers:
         """The job is over, for good or under this leader: keep what outlives that."""
+        assert not self.ending, "a job ends once"
         self._completed.take_back()
         newest = self._completed.latest
         self._dropped = self._completed.end(status)
@@ -191,14 +197,21 @@ class Disposal:
 
     def forgotten(self) -> list[DiscardCheckpoint | DeleteFiles]:
         """The pointers of what does not outlive the job are gone."""
+        assert self._ends is not None and not self._answered, "one answer to one question"
+        self._answered = True
         dropped, self._dropped = self._dropped, []
         # Who goes on with a suspended job sees to what its given-up checkpoints have left.
-        self._ended = self._ends is not None and self._ends.is_terminal
+        self._releases_all = self._ends.is_terminal
         return [*self.retire(dropped), *self._release_at_the_end()]
+
+    def not_forgotten(self) -> None:
+        """Nobody knows which pointers stand: nothing that they may name is deleted."""
+        assert self._ends is not None and not self._answered, "one answer to one question"
+        self._answered = True
 
     def _release_at_the_end(self) -> list[DeleteFiles]:
         """Delete what checkpoints shared that were given up, for none will follow them."""
-        if not self._ended:
+        if not self._releases_all:
             return []
         released = self._registry.release_all_but(c.metadata for c in self._completed.retained)
         return [DeleteFiles(tuple(released))] if released else []
@@ -215,5 +228,6 @@ class Disposal:
     def _discard(
         self, checkpoint: CheckpointId, location: str | None, paths: tuple[str, ...]
     ) -> list[DiscardCheckpoint]:
+        assert checkpoint not in self._cleaning, "a folder is deleted once"
         self._cleaning[checkpoint] = None
         return [DiscardCheckpoint(checkpoint, location, paths)]

@@ -64,7 +64,7 @@ class Finisher:
 
     def all_acknowledged(self, pending: PendingCheckpoint) -> None:
         """This one is next, or waits for those before it."""
-        pending.stage = Stage.WAITING
+        pending.enter(Stage.WAITING)
         self._waiting.append(pending)
 
     def next(self) -> PendingCheckpoint | None:
@@ -73,11 +73,13 @@ class Finisher:
 
     def write(self, pending: PendingCheckpoint) -> WriteMetadata:
         """Begin with it. Raises `CheckpointAborted` where it cannot become a snapshot."""
-        for state in pending.states():
-            pending.checksums.update(self._registry.checksums(state))
+        told = pending.acknowledgements
+        for state in told.states():
+            told.checksums.update(self._registry.checksums(state))
         metadata = pending.metadata(self._facts)
         assert pending.location is not None, "the folder comes first"
-        pending.stage = Stage.WRITING
+        assert self._current is None, "one checkpoint is finished at a time"
+        pending.enter(Stage.WRITING)
         self._current = _Current(pending, metadata)
         return WriteMetadata(pending.checkpoint, metadata, pending.location)
 
@@ -95,7 +97,7 @@ class Finisher:
         current.finished = Finished(pending, completed, event.size_bytes)
         if pending.is_savepoint and not pending.is_synchronous:
             return current.finished
-        pending.stage = Stage.ADDING
+        pending.enter(Stage.ADDING)
         retained = self._completed.retained_with(completed)
         return AddPointer(pending.checkpoint, event.pointer, retained)
 
@@ -103,6 +105,7 @@ class Finisher:
         """Its pointer stands."""
         finished = self._expect(checkpoint, Stage.ADDING).finished
         assert finished is not None, "the metadata comes first"
+        assert finished.completed.checkpoint == checkpoint, "the pointer is another's"
         return finished
 
     def failed(self, checkpoint: CheckpointId, stage: Stage) -> PendingCheckpoint:

@@ -15,14 +15,14 @@ from tidegate.checkpoint.coordinator.failures import Failure, FailureCounter
 from tidegate.errors import CheckpointAborted, ConfigError
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint.coordinator.finishing import Finished
+    from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.coordinator.pending import PendingCheckpoint
     from tidegate.checkpoint.coordinator.requests import Request
     from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
     from tidegate.model.failure_reason import FailureReason
     from tidegate.model.ids import ExecutionId, JobId
 
-Report = CheckpointEnded | RequestDone | FailJob | FailExecution
+Report = CheckpointEnded | RequestDone
 
 
 class Reports:
@@ -33,6 +33,7 @@ class Reports:
         self._failures = FailureCounter(tolerable_failures)
         self._statistics = statistics
         self._job_ended = False
+        self._restarts: list[FailJob | FailExecution] = []
 
     def job_ended(self) -> None:
         """Nothing is restarted from now on."""
@@ -78,7 +79,9 @@ class Reports:
             pending.is_savepoint,
             pending.is_synchronous,
         )
-        final = self._statistics.failed(failure, now_ms)
+        final = self._statistics.failed(
+            pending.checkpoint, reason, reason.told(cause), failure.where, now_ms
+        )
         ended = replace(
             self._ended(pending.request, failure),
             duration_ms=final.duration_ms,
@@ -87,13 +90,21 @@ class Reports:
         )
         return [ended, *self._answer(pending.request, failure)]
 
-    def completed(self, finished: Finished, now_ms: int) -> list[Report]:
+    def completed(
+        self,
+        pending: PendingCheckpoint,
+        completed: CompletedCheckpoint,
+        metadata_size: int,
+        now_ms: int,
+    ) -> list[Report]:
         """A checkpoint or savepoint is complete."""
-        pending, completed = finished.pending, finished.completed
+        assert completed.checkpoint == pending.checkpoint, "another checkpoint is complete"
         checkpoint, request = pending.checkpoint, pending.request
         self._failures.succeeded(checkpoint)
         size_bytes = completed.state_size
-        final = self._statistics.completed(checkpoint, completed.pointer, finished.metadata_size)
+        final = self._statistics.completed(
+            checkpoint, completed.pointer, pending.written_bytes, metadata_size
+        )
         ended = CheckpointEnded(
             checkpoint,
             request.kind,
@@ -106,6 +117,12 @@ class Reports:
             return [ended]
         return [ended, RequestDone(request.number, checkpoint, completed.pointer)]
 
+    def take_restarts(self) -> list[FailJob | FailExecution]:
+        """The restarts that the failures since the last call ask for."""
+        restarts, self._restarts = self._restarts, []
+        assert not (restarts and self._job_ended), "nothing is restarted after the end"
+        return restarts
+
     def _ended(self, request: Request, failure: Failure) -> CheckpointEnded:
         return CheckpointEnded(
             failure.checkpoint,
@@ -117,12 +134,13 @@ class Reports:
         )
 
     def _answer(self, request: Request, failure: Failure) -> list[Report]:
-        """Tell whoever asked, and restart after too many."""
-        told: list[Report] = []
-        if request.number is not None:
-            told.append(RequestDone(request.number, error=self._error(failure)))
+        """Tell whoever asked, and note a restart after too many."""
         command = self._failures.failed(failure)
-        return told if command is None or self._job_ended else [*told, command]
+        if command is not None and not self._job_ended:
+            self._restarts.append(command)
+        if request.number is None:
+            return []
+        return [RequestDone(request.number, error=self._error(failure))]
 
     def _error(self, failure: Failure) -> CheckpointAborted:
         number = None if failure.checkpoint is None else f"checkpoint {failure.checkpoint}"

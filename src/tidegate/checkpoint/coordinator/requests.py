@@ -6,7 +6,7 @@ Source: checkpoint coordination §3.
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.snapshots import (
@@ -20,7 +20,6 @@ from tidegate.model.elements import AlignmentType, CheckpointOptions, SnapshotKi
 from tidegate.model.settings import CheckpointingMode
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint.coordinator.events import CheckpointRequested
     from tidegate.model.settings import CheckpointSettings
 
 QUEUE_MAX: Final = 1_000
@@ -57,21 +56,6 @@ def periodic_request(settings: CheckpointSettings, now_ms: int) -> Request:
     """The request that the coordinator makes by itself."""
     kind = SnapshotKind.CHECKPOINT
     return Request(now_ms, kind, properties_of(kind, SavepointFormatType.CANONICAL, settings))
-
-
-def asked_request(asked: CheckpointRequested, settings: CheckpointSettings, now_ms: int) -> Request:
-    """The request that somebody else has made."""
-    properties = properties_of(asked.kind, asked.format, settings)
-    if asked.urgent and not settings.unaligned:
-        properties = replace(properties, forced=True)
-    return Request(
-        now_ms,
-        asked.kind,
-        properties,
-        asked.request,
-        asked.target,
-        asked.kind.is_synchronous or asked.cancels,
-    )
 
 
 def properties_of(

@@ -9,7 +9,7 @@ Source: checkpoint coordination §12.1, REST §4.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import CheckpointProperties, SavepointFormatType, SubtaskState
     from tidegate.checkpoint.completed import CompletedCheckpoint
-    from tidegate.checkpoint.coordinator.failures import Failure
-    from tidegate.checkpoint.coordinator.pending import PendingCheckpoint
+    from tidegate.checkpoint.coordinator.requests import Request
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import SnapshotKind
     from tidegate.model.failure_reason import FailureReason
     from tidegate.model.ids import CheckpointId, VertexId
+    from tidegate.model.topology import Topology
 
 SUMMARY_WINDOW: Final = 10_000
 """Completed checkpoints that percentiles look back on."""
@@ -217,8 +217,11 @@ PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
 class _Progress:
     """A checkpoint under way, as far as figures go."""
 
-    pending: PendingCheckpoint
-    subtasks: dict[VertexId, list[SubtaskStatistics | None]] = field(default_factory=dict)
+    checkpoint: CheckpointId
+    request: Request
+    triggered_ms: int
+    begun_ms: int
+    subtasks: dict[VertexId, list[SubtaskStatistics | None]]
 
 
 class StatisticsTracker:
@@ -241,28 +244,36 @@ class StatisticsTracker:
         self._latest_restored: RestoredStatistics | None = None
         self._summary: Summary | None = None
 
-    def triggered(self, pending: PendingCheckpoint) -> None:
-        """A checkpoint is under way."""
+    def triggered(
+        self,
+        checkpoint: CheckpointId,
+        request: Request,
+        topology: Topology,
+        *,
+        triggered_ms: int,
+        begun_ms: int,
+    ) -> None:
+        """A checkpoint is under way since then, on the wall clock and on the monotonic one."""
         counts = self._counts
         self._counts = replace(counts, total=counts.total + 1, in_progress=counts.in_progress + 1)
-        self._progress[pending.checkpoint] = _Progress(
-            pending,
-            {vertex.id: [None] * vertex.parallelism for vertex in pending.topology.vertices},
-        )
-        self._history[pending.checkpoint] = None
+        subtasks: dict[VertexId, list[SubtaskStatistics | None]] = {
+            vertex.id: [None] * vertex.parallelism for vertex in topology.vertices
+        }
+        progress = _Progress(checkpoint, request, triggered_ms, begun_ms, subtasks)
+        self._progress[checkpoint] = progress
+        self._history[checkpoint] = None
         while len(self._history) > self._history_max:
             del self._history[next(iter(self._history))]
 
     def acknowledged(self, message: CheckpointAcknowledged, now_ms: int) -> None:
         """A subtask has acknowledged a checkpoint that is under way."""
         progress = self._progress[message.checkpoint]
-        pending = progress.pending
         subtask = message.execution.subtask
         figures = message.figures
-        delay_ms = now_ms - pending.begun_ms
+        delay_ms = now_ms - progress.begun_ms
         progress.subtasks[subtask.vertex][subtask.index] = SubtaskStatistics(
             index=subtask.index,
-            ack_ms=pending.triggered_ms + delay_ms,
+            ack_ms=progress.triggered_ms + delay_ms,
             ack_delay_ms=delay_ms,
             state_size=_size(message.state.values() if message.state is not None else ()),
             checkpointed_size=figures.bytes_written,
@@ -276,14 +287,14 @@ class StatisticsTracker:
         )
 
     def completed(
-        self, checkpoint: CheckpointId, pointer: str, metadata_size: int
+        self, checkpoint: CheckpointId, pointer: str, written_bytes: int, metadata_size: int
     ) -> CheckpointStatistics:
         """A checkpoint is complete; its final figures. Its size is that of its subtasks' state."""
         progress = self._progress.pop(checkpoint)
         final = replace(
             _figures(progress),
             status=CheckpointStatus.COMPLETED,
-            checkpointed_size=progress.pending.written_bytes,
+            checkpointed_size=written_bytes,
             metadata_size=metadata_size,
             pointer=pointer,
         )
@@ -302,19 +313,23 @@ class StatisticsTracker:
         self._keep(final)
         return final
 
-    def failed(self, failure: Failure, now_ms: int) -> CheckpointStatistics:
-        """A checkpoint under way has failed; its final figures."""
-        assert failure.checkpoint is not None, "a checkpoint under way has an id"
-        progress = self._progress.pop(failure.checkpoint)
-        duration_ms = now_ms - progress.pending.begun_ms
+    def failed(
+        self, checkpoint: CheckpointId, reason: FailureReason, told: str, where: str, now_ms: int
+    ) -> CheckpointStatistics:
+        """A checkpoint under way has failed; its final figures.
+
+        told: the reason's message and its cause. where: name of the subtask at which it failed.
+        """
+        progress = self._progress.pop(checkpoint)
+        duration_ms = now_ms - progress.begun_ms
         final = replace(
             _figures(progress),
             status=CheckpointStatus.FAILED,
             duration_ms=duration_ms,
-            failed_ms=progress.pending.triggered_ms + duration_ms,
-            reason=failure.reason,
-            failure=failure.reason.told(failure.cause),
-            failed_at=failure.where,
+            failed_ms=progress.triggered_ms + duration_ms,
+            reason=reason,
+            failure=told,
+            failed_at=where,
         )
         counts = self._counts
         self._counts = replace(counts, in_progress=counts.in_progress - 1, failed=counts.failed + 1)
@@ -372,17 +387,16 @@ class StatisticsTracker:
 
 
 def _figures(progress: _Progress) -> CheckpointStatistics:
-    pending = progress.pending
     vertices = tuple(
         VertexStatistics(vertex, tuple(subtasks)) for vertex, subtasks in progress.subtasks.items()
     )
     acknowledged = [subtask for vertex in vertices for subtask in vertex.acknowledged]
     return CheckpointStatistics(
-        checkpoint=pending.checkpoint,
-        kind=pending.request.kind,
-        properties=pending.request.properties,
+        checkpoint=progress.checkpoint,
+        kind=progress.request.kind,
+        properties=progress.request.properties,
         status=CheckpointStatus.IN_PROGRESS,
-        trigger_ms=pending.triggered_ms,
+        trigger_ms=progress.triggered_ms,
         vertices=vertices,
         state_size=sum(subtask.state_size for subtask in acknowledged),
         checkpointed_size=sum(subtask.checkpointed_size for subtask in acknowledged),

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 from flinkformat import metadata as codec
 from flinkformat.handles import SegmentFileStateHandle
 from flinkformat.snapshots import FINISHED, CheckpointProperties
-from flinkformat.state_streams import file_of, files_of, place_of, streams
+from flinkformat.state_streams import file_of, files_of, place_of, private_paths, streams
 from tidegate.checkpoint.provenance import check_seal, checksums_of, name_of, provenance_of
-from tidegate.checkpoint.registry import private_paths
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.snapshots.checking.findings import CheckedSnapshot, Fault, Finding
