@@ -1,1 +1,1 @@
-"""What happens to a batch: a folder for each kind of operator, a file for each operator."""
+"""Operators on batches: a folder for each kind, a file for each operator."""

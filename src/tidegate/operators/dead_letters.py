@@ -1,4 +1,4 @@
-"""A step whose function may fail for a row: the row goes to a side output, the others on."""
+"""A step whose failing rows go to a side output instead of failing the job."""
 
 from __future__ import annotations
 
@@ -36,21 +36,18 @@ class DeadLetterOperator(Operator):
         self.side_types = operator.side_types
 
     def check(self) -> None:
-        """As the operator."""
         self._operator.check()
 
     def open(self, context: OperatorContext) -> None:
-        """As the operator."""
         self._where = f"operator '{context.name}'"
         self._letters = context.metrics.counter("numDeadLetters")
         self._operator.open(context)
 
     def declare(self, context: OperatorContext) -> None:
-        """As the operator."""
         self._operator.declare(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Process a batch; what comes of it leaves as there is room."""
+        """Processes a batch; results leave as there is room."""
         try:
             held = self._held(_given(batch), port, out)
         except UserCodeFailed:
@@ -78,36 +75,29 @@ class DeadLetterOperator(Operator):
                 yield None
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """As the operator."""
         return self._operator.on_watermark(watermark, out)
 
     def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
-        """As the operator."""
         self._operator.on_watermark_status(status, out)
 
     def finish(self, out: Output) -> Steps | None:
-        """As the operator."""
         return self._operator.finish(out)
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        """As the operator."""
         return self._operator.snapshot(context)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """As the operator."""
         self._operator.on_complete(checkpoint)
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """As the operator."""
         self._operator.on_aborted(checkpoint)
 
     def close(self) -> Awaitable[None] | None:
-        """As the operator."""
         return self._operator.close()
 
 
 class _Held:
-    """An ``Output`` that keeps what comes until it is known that nothing fails."""
+    """An ``Output`` that holds results back until nothing can fail any more."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -136,7 +126,7 @@ class _Held:
 
 
 def _emitted(held: _Held, out: Output) -> Steps | None:
-    """Pass on what was held back; in steps where there is more than one batch."""
+    """Emits held results, in steps if there is more than one batch."""
     if len(held.emits) > 1:
         return _in_steps(held, out)
     for emit in held.emits:
@@ -152,7 +142,7 @@ def _in_steps(held: _Held, out: Output) -> Steps:
 
 
 def _given(batch: Batch) -> Batch:
-    """What the function may change: the rows may be given to it again."""
+    """The argument for the function, copied if the rows may be passed to it again."""
     if isinstance(batch, ArrowBatch):
         return batch
     values = list(map(private_copy, batch.values))
@@ -160,5 +150,5 @@ def _given(batch: Batch) -> Batch:
 
 
 def _rows(batch: Batch) -> Iterator[Batch]:
-    """The rows of a batch, in a batch each."""
+    """The rows of a batch as batches of one row."""
     return (batch.piece(index, index + 1) for index in range(len(batch)))

@@ -1,4 +1,4 @@
-"""Results that come one by one, passed on in batches of bounded size, each to its output."""
+"""Emits results that come one by one in batches of bounded size, each to its output."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ PIECE_MS: Final = 5
 
 
 class Timed(Protocol):
-    """Knows the event time of the result drawn last, which has one."""
+    """Knows the event time of the last drawn result."""
 
     @property
-    def timestamp_ms(self) -> int | None:
-        """Milliseconds."""
-        ...
+    def timestamp_ms(self) -> int | None: ...
 
 
 class Draws:
@@ -81,7 +79,7 @@ def emit_rows(
 
 
 def emit_sorted(batch: RowBatch, out: Output) -> None:
-    """Pass a batch on, what is meant for side outputs to them."""
+    """Emits a batch, sorting out results for side outputs."""
     if MADE.any and any(map(is_aside, batch.values)):
         batch = _emit_aside(batch, out)
     if batch.values:
@@ -89,7 +87,7 @@ def emit_sorted(batch: RowBatch, out: Output) -> None:
 
 
 def _emit_aside(batch: RowBatch, out: Output) -> RowBatch:
-    """Pass on what is meant for side outputs; what is not."""
+    """Emits results for side outputs; returns the others."""
     stamps = batch.timestamps_ms
     sides: dict[str | None, RowBatch] = {}
     for index, value in enumerate(batch.values):
@@ -130,7 +128,7 @@ def _draw(results: Iterator[object], rows_max: int, timed: Timed | None, batch: 
 
 
 def then_fail(failure: TidegateError) -> Steps:
-    """Fail once what was emitted has gone its way: it came before what fails."""
+    """Fails after the earlier results were emitted."""
     yield None
     raise failure
 
@@ -148,11 +146,11 @@ def in_pieces(piece: Callable[[], Steps | None], is_due: Callable[[], bool]) -> 
 
 
 def ahead_of(watermark: Watermark, steps: Steps | None, out: Output) -> Steps:
-    """Do what comes before a watermark, then pass it on."""
+    """Runs steps before a watermark, then emits it."""
     yield from steps or ()
     out.emit_watermark(watermark)
 
 
 def is_due(timers: TimerQueue, until_ms: int) -> bool:
-    """Whether a timer may be due by then."""
+    """True if a timer may be due by then."""
     return timers.next_ms is not None and timers.next_ms <= until_ms

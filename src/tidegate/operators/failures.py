@@ -1,4 +1,4 @@
-"""A user's exception on its way to the person who can mend it."""
+"""Reports a user's exception to the person who can fix it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGE: Final = str(Path(__file__).resolve().parents[1])
 
 
 class ReturnedBeside(Exception):
-    """A generator yields records and returns a value too, which nobody would see."""
+    """A generator yields records and also returns a value, which would be lost."""
 
     def __init__(self, value: object) -> None:
         super().__init__(value)
@@ -37,7 +37,7 @@ def user_code_failed(
     call: str = "",
     returned: object = None,
 ) -> TidegateError:
-    """What to raise for an exception that left a user's function.
+    """Error for an exception that left a user's function.
 
     operator: its name. row: what the function was given, or the first row of it. call: the call
     that failed, where it was given no row. returned: what a function that gives any number of
@@ -77,7 +77,7 @@ def user_code_failed(
 
 
 def _timeless(error: Exception) -> str:
-    """A hint where what failed is arithmetic with the event time of a record that has none."""
+    """Hint for a failure in arithmetic with the event time of a record that has none."""
     frames = traceback.extract_tb(error.__traceback__)
     asked = bool(frames) and "timestamp()" in (frames[-1].line or "")
     if asked and isinstance(error, TypeError) and "NoneType" in str(error):
@@ -89,12 +89,12 @@ def _timeless(error: Exception) -> str:
 
 
 def may_give_text(call: Callable[..., Any]) -> bool:
-    """Whether what a function returns may be text: a generator function's results never are."""
+    """True if a function may return text; results of a generator function never are."""
     return not inspect.isgeneratorfunction(call)
 
 
 def are_records(returned: object) -> TypeGuard[Iterable[object]]:
-    """Whether what a function has returned can be taken for records one by one."""
+    """True if a function's result can be iterated as records."""
     if isinstance(returned, str | bytes):
         return False
     try:

@@ -1,4 +1,4 @@
-"""What operators around a user's function share: its life, and its part in checkpoints."""
+"""Base of operators around a user's function: its life, and its part in checkpoints."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ class FunctionOperator(Operator):
 
     @property
     def _functions(self) -> tuple[object, ...]:
-        """The objects that are opened, closed and told of checkpoints."""
+        """Objects that are opened, closed and told of checkpoints."""
         return (self._function,)
 
     def open(self, context: OperatorContext) -> None:
-        """Open the function."""
         self._call = row_call(self._function, self._method)
         self._prepare(context)
 
@@ -55,25 +54,22 @@ class FunctionOperator(Operator):
                 self._guarded(function.open, context.runtime)
 
     def snapshot(self, context: SnapshotContext) -> None:
-        """Let the function put its state in order."""
         for function in self._functions:
             if isinstance(function, CheckpointedFunction):
                 self._guarded(function.snapshot_state, context)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Tell the function."""
         for function in self._functions:
             if isinstance(function, CheckpointListener):
                 self._guarded(function.notify_checkpoint_complete, checkpoint)
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """Tell the function."""
         for function in self._functions:
             if isinstance(function, CheckpointListener):
                 self._guarded(function.notify_checkpoint_aborted, checkpoint)
 
     def close(self) -> Awaitable[None] | None:
-        """Close every function. Raises what the first failure was; the others are notes on it."""
+        """Closes every function. Raises the first failure; later ones become notes on it."""
         first: TidegateError | None = None
         for function in self._functions:
             if isinstance(function, Function):
@@ -95,12 +91,12 @@ class FunctionOperator(Operator):
 
 
 def has_life(function: object) -> bool:
-    """True for a function object that is told of its start, where it may take up state."""
+    """True for a function object that wants to be opened, and so may have state."""
     return isinstance(function, Function) and type(function).open is not Function.open
 
 
 def row_call(function: object, method: str) -> RowCall:
-    """The callable behind a function object or a plain function. Raises GraphError for neither."""
+    """Callable of a function object or plain function. Raises GraphError for anything else."""
     if isinstance(function, Function) or not callable(function):
         found = getattr(function, method, None)
         if not callable(found):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def keys_of(rows: RowBatch) -> tuple[list[object], list[int]]:
-    """Keys and key groups of the rows of a keyed edge."""
+    """Keys and key groups of rows on a keyed edge."""
     assert rows.keys is not None and rows.key_groups is not None, "a keyed edge gives keys"
     return rows.keys, rows.key_groups
 
@@ -31,7 +31,7 @@ class SharedKeys:
         self._types: dict[int, TypeInformation] = {}
 
     def checked(self, batch: Batch, port: int) -> RowBatch:
-        """The rows of a batch. Raises UnsupportedKey."""
+        """Rows of a batch, with checked keys. Raises UnsupportedKey."""
         rows = as_rows(batch)
         if port not in self._types and rows.values:
             key = keys_of(rows)[0][0]

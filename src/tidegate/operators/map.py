@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 
 
 class MapOperator(FunctionOperator):
-    """One value for each."""
+    """Makes one value from each value."""
 
     def __init__(self, function: object) -> None:
         super().__init__(function, "map")
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Map a batch."""
         rows = as_rows(batch)
         mapped, failure = each(self._call, rows.values, self._name, own=self._own)
         if failure is None:
@@ -40,7 +39,7 @@ class MapOperator(FunctionOperator):
 
 
 class FilterOperator(FunctionOperator):
-    """Keeps some values."""
+    """Keeps the values for which the function is true."""
 
     keeps_type = True
 
@@ -48,7 +47,6 @@ class FilterOperator(FunctionOperator):
         super().__init__(function, "filter")
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Filter a batch."""
         rows = as_rows(batch)
         keep, failure = each(self._call, rows.values, self._name)
         values = list(compress(rows.values, keep))
@@ -59,7 +57,7 @@ class FilterOperator(FunctionOperator):
 
 
 class FlatMapOperator(FunctionOperator):
-    """Any number of values for each."""
+    """Makes any number of values from each value."""
 
     def __init__(self, function: object) -> None:
         super().__init__(function, "flat_map")
@@ -96,7 +94,6 @@ class Projection:
         self._indexes = indexes
 
     def __call__(self, value: tuple[object, ...]) -> tuple[object, ...]:
-        """Those fields."""
         return tuple([value[index] for index in self._indexes])
 
 
@@ -107,7 +104,7 @@ def each(
     *,
     own: Callable[[object], object] | None = None,
 ) -> tuple[list[object], TidegateError | None]:
-    """What a user's function gives for each value, up to where it fails.
+    """Results of a user's function for each value, up to the first failure.
 
     own: copies each result before the next call, which may change it. Result: beside the values
     the failure, with its row; None where there is none.

@@ -107,7 +107,7 @@ class RowLoop:
 def owner(
     own: Callable[[object], object] | None, context: OperatorContext
 ) -> Callable[[object], object] | None:
-    """What makes a result of a function with side outputs the next operator's own.
+    """Function that copies results, so that the next operator owns them; None without a need.
 
     own: of results of the declared type, which is that of the main output.
     """
@@ -117,7 +117,7 @@ def owner(
 
 
 def stamps_of(rows: RowBatch) -> Iterable[int | None]:
-    """A timestamp for each row, or None over and over."""
+    """A timestamp for each row, or None for all."""
     return repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
 
 

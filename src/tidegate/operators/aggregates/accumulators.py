@@ -33,7 +33,7 @@ _DOUBLE: Final = pa.float64()
 
 
 class _Holder(Protocol):
-    """What has columns: a pane, or the state of all keys."""
+    """Anything with columns: a pane, or the state of all keys."""
 
     def column(self, descriptor: ColumnStateDescriptor) -> ColumnState: ...
 
@@ -47,24 +47,22 @@ class Accumulator(Protocol):
     type: pa.DataType
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
-        """Add a value to each of the rows; stamps: their event times."""
+        """Adds a value to each of the rows. stamps: their event times."""
         ...
 
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
-        """Add all that another pane has: values of these rows, in both."""
+        """Adds the values of another pane, for these rows of both."""
         ...
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        """Add values, in the groups' order; the result after each, in that order."""
+        """Adds values in the groups' order; returns the result after each."""
         ...
 
-    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
-        """The results of the rows."""
-        ...
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array: ...
 
 
 class CountAccumulator:
-    """Counts."""
+    """Accumulates a count of values."""
 
     type = _LONG
 
@@ -72,31 +70,26 @@ class CountAccumulator:
         self._count = ColumnStateDescriptor(name, _LONG)
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
-        """Count the rows."""
         pane.column(self._count).at(np.add, rows, 1)
 
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
-        """Add the counts."""
         pane.column(self._count).at(np.add, rows, part.column(self._count).get(rows))
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        """The count after each."""
         column = pane.column(self._count)
         before = column.get(groups.keys)
         column.put(groups.keys, before + groups.lengths)
         return pa.array(groups.within() + np.repeat(before, groups.lengths))
 
     def counts(self, pane: _Holder, rows: Longs) -> Longs:
-        """The counts of the rows."""
         return pane.column(self._count).get(rows)
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
-        """The counts."""
         return pa.array(self.counts(pane, rows))
 
 
 class FoldAccumulator:
-    """Folds values with a ufunc, from a value that changes nothing."""
+    """Folds values with a ufunc, from its neutral value."""
 
     def __init__(self, name: str, arrow: pa.DataType, ufunc: np.ufunc, neutral: object) -> None:
         self.type = arrow
@@ -105,18 +98,16 @@ class FoldAccumulator:
         self._seen = ColumnStateDescriptor(f"{name}.seen", pa.bool_())
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
-        """Fold the values in."""
         pane.column(self._value).at(self._ufunc, rows, values)
         pane.column(self._seen).put(rows, _TRUE)
 
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
-        """Fold the other values in; those that nothing was folded into change nothing."""
+        """Folds the other values in; neutral ones change nothing."""
         seen = part.column(self._seen).get(rows)
         pane.column(self._value).at(self._ufunc, rows, part.column(self._value).get(rows))
         pane.column(self._seen).put(rows[seen], _TRUE)
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        """The fold after each."""
         column = pane.column(self._value)
         before = column.get(groups.keys)
         if self._ufunc is np.add and values.dtype.kind in "iu":
@@ -128,17 +119,15 @@ class FoldAccumulator:
         return _array(made, self.type)
 
     def values(self, pane: _Holder, rows: Longs) -> Values:
-        """The folds of the rows."""
         return pane.column(self._value).get(rows)
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
-        """The folds, null where nothing was folded in."""
         missing = ~pane.column(self._seen).get(rows)
         return _array(self.values(pane, rows), self.type, missing)
 
 
 class MeanAccumulator:
-    """A sum and a count."""
+    """Accumulates a sum and a count."""
 
     type = _DOUBLE
 
@@ -147,23 +136,20 @@ class MeanAccumulator:
         self._count = count
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
-        """Sum and count."""
         self._total.add(pane, rows, values, stamps)
         self._count.add(pane, rows, values, stamps)
 
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
-        """Merge sums and counts."""
         self._total.merge(pane, rows, part)
         self._count.merge(pane, rows, part)
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        """The mean after each."""
         totals = self._total.run(pane, groups, values)
         counts = self._count.run(pane, groups, values)
         return pa.array(_doubles(totals) / counts.to_numpy())
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
-        """The means, null of no values."""
+        """The means; null without values."""
         counts = self._count.counts(pane, rows)
         none = counts == 0
         totals = _doubles(_array(self._total.values(pane, rows), self._total.type))
@@ -171,7 +157,7 @@ class MeanAccumulator:
 
 
 class EndAccumulator:
-    """The first or last value: by event time where windows add, else by arrival."""
+    """Keeps the first or last value: by event time in windows, else by arrival."""
 
     def __init__(self, name: str, arrow: pa.DataType, *, last: bool) -> None:
         self.type = arrow
@@ -182,7 +168,7 @@ class EndAccumulator:
         self._stamp = ColumnStateDescriptor(f"{name}.time", _LONG, int(worst))
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
-        """Keep those that are nearer to the end; of several at one time the end by arrival."""
+        """Keeps values that are nearer to the end; among those of one time, the end by arrival."""
         times = pane.column(self._stamp)
         if self._last:
             times.at(np.maximum, rows, stamps)
@@ -195,13 +181,11 @@ class EndAccumulator:
         pane.column(self._seen).put(rows, _TRUE)
 
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
-        """Keep what is nearer to the end."""
         own = rows[part.column(self._seen).get(rows)]
         values, stamps = part.column(self._value).get(own), part.column(self._stamp).get(own)
         self.add(pane, own, values, stamps)
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        """The end after each."""
         column, seen = pane.column(self._value), pane.column(self._seen)
         if self._last:
             column.put(groups.keys, values[groups.lasts])
@@ -215,7 +199,6 @@ class EndAccumulator:
         return _array(made, self.type)
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
-        """The ends, null of no values."""
         missing = ~pane.column(self._seen).get(rows)
         return _array(pane.column(self._value).get(rows), self.type, missing)
 
@@ -228,11 +211,9 @@ class CollectAccumulator:
         self._lists = ColumnStateDescriptor(name, self.type)
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
-        """Append the values."""
         self._extend(pane, rows.tolist(), ((each,) for each in values.tolist()))
 
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
-        """Append the other lists."""
         lists = part.column(self._lists).get(rows)
         self._extend(pane, rows.tolist(), (each or () for each in lists))
 
@@ -242,7 +223,6 @@ class CollectAccumulator:
             lists[row].extend(each)
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        """The list after each."""
         made: list[tuple[object, ...]] = []
         rows = np.repeat(groups.keys, groups.lengths).tolist()
         lists = _gathered(pane, self._lists, groups.keys.tolist(), list)
@@ -252,7 +232,6 @@ class CollectAccumulator:
         return pa.array(made, self.type)
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
-        """The lists."""
         lists = pane.column(self._lists).get(rows)
         return pa.array([() if each is None else each for each in lists], self.type)
 
@@ -266,21 +245,18 @@ class DistinctAccumulator:
         self._sets = ColumnStateDescriptor(name, pa.list_(arrow))
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
-        """Add the values."""
         listed = rows.tolist()
         sets = _gathered(pane, self._sets, listed, _distinct)
         for row, value in zip(listed, values.tolist(), strict=True):
             sets[row].add(value if value == value else math.nan)
 
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
-        """Unite the sets."""
         listed = rows.tolist()
         sets = _gathered(pane, self._sets, listed, _distinct)
         for row, values in zip(listed, part.column(self._sets).get(rows), strict=True):
             sets[row] |= _distinct(values or ())
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        """The number after each."""
         made: list[int] = []
         rows = np.repeat(groups.keys, groups.lengths).tolist()
         sets = _gathered(pane, self._sets, groups.keys.tolist(), _distinct)
@@ -290,7 +266,6 @@ class DistinctAccumulator:
         return pa.array(made, _LONG)
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
-        """The numbers."""
         return pa.array([len(each or ()) for each in pane.column(self._sets).get(rows)], _LONG)
 
 
@@ -323,7 +298,7 @@ def accumulator_of(aggregate: Aggregate, arrow: pa.DataType | None) -> Accumulat
 
 
 def held_type(aggregate: Aggregate, arrow: pa.DataType) -> pa.DataType:
-    """The type that a column's values are brought to before they are added."""
+    """Type to which a column's values are converted before they are added."""
     if not isinstance(aggregate, aggregates.Sum | aggregates.Mean):
         return arrow
     return _sum(aggregate, arrow, "").type
@@ -379,7 +354,6 @@ def _gathered(
     rows: list[int],
     make: Callable[[Iterable[object]], Any],
 ) -> dict[int, Any]:
-    """By row what the pane holds for it, made where there is none; changes of it are kept."""
     column = pane.column(descriptor)
     index = np.unique(np.asarray(rows, np.int64))
     kind = list if make is list else set
@@ -389,7 +363,6 @@ def _gathered(
 
 
 def _distinct(values: Iterable[object]) -> set[object]:
-    """The different values; all NaNs are one."""
     return {value if value == value else math.nan for value in values}
 
 

@@ -32,18 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColumnValues:
-    """Values of a column, one a row. valid: which are no nulls; None for all."""
+    """Values of a column, one for each row. valid: which are not null; None for all."""
 
     values: NDArray[Any]
     valid: NDArray[np.bool_] | None
 
     def ordered(self, order: Longs) -> ColumnValues:
-        """The rows at these positions."""
         valid = None if self.valid is None else self.valid.take(order)
         return ColumnValues(self.values.take(order), valid)
 
     def piece(self, start: int, stop: int) -> ColumnValues:
-        """Rows start (inclusive) to stop (exclusive)."""
         valid = None if self.valid is None else self.valid[start:stop]
         return ColumnValues(self.values[start:stop], valid)
 
@@ -72,24 +70,22 @@ class AggregatedColumns:
     def of(
         aggregates: Sequence[Aggregate], key_column: str, found: pa.Schema, operator: str
     ) -> AggregatedColumns:
-        """Over batches like this. Raises GraphError where a column is missing."""
+        """Columns for batches like this one. Raises GraphError if a column is missing."""
         wanted = [key_column, *(each.column for each in aggregates if each.column is not None)]
         fields = [_field(found, name, operator) for name in dict.fromkeys(wanted)]
         return AggregatedColumns(aggregates, pa.schema(fields), operator)
 
     @property
     def key_type(self) -> pa.DataType:
-        """Type of the keys' column."""
         return _type(self.schema, self.schema.names[0])
 
     @property
     def fields(self) -> list[pa.Field]:
-        """The results' columns."""
         pairs = zip(self._aggregates, self.accumulators, strict=True)
         return [pa.field(each.output, accumulator.type) for each, accumulator in pairs]
 
     def check(self, found: pa.Schema) -> None:
-        """Raises GraphError where a batch is not like those before it."""
+        """Raises GraphError for a batch unlike earlier ones."""
         for field in self.schema:
             now = _field(found, field.name, self._operator).type
             if now != field.type:
@@ -101,7 +97,7 @@ class AggregatedColumns:
                 )
 
     def values(self, batch: pa.RecordBatch) -> list[ColumnValues | None]:
-        """For each aggregate the values of its column; None for a count of rows."""
+        """Values of each aggregate's column; None for a count of rows."""
         made: dict[tuple[str, pa.DataType], ColumnValues] = {}
         result: list[ColumnValues | None] = []
         for each in self._aggregates:
@@ -116,7 +112,7 @@ class AggregatedColumns:
 
 
 def values_of(column: pa.Array, held: pa.DataType) -> ColumnValues:
-    """The values of a column, of that type where it is one of numbers."""
+    """Values of a column, converted to the type if it is numeric."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     valid = None
@@ -172,13 +168,11 @@ class AggregateBatchesOperator(Operator):
         self.key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        """Get the index of keys."""
         self._name = context.name
         self._pane = context.keyed_columns(self.key_type)
         self._columns: AggregatedColumns | None = None
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Process a batch; rows keep their order and their timestamps."""
         given = arrow_batch(batch, self._name)
         assert given.key_groups is not None, "a keyed edge gives key groups"
         rows = given.batch
@@ -213,7 +207,7 @@ class AggregateBatchesOperator(Operator):
 def running(
     accumulator: Accumulator, pane: KeyedColumns, groups: Groups, column: ColumnValues | None
 ) -> pa.Array:
-    """The results after each row, in the groups' order; a null changes nothing."""
+    """Results after each row, in the groups' order; a null changes nothing."""
     if column is None:
         return accumulator.run(pane, groups, groups.order)
     values = column.ordered(groups.order)

@@ -1,4 +1,4 @@
-"""The rows of a batch by key, and what runs over the rows of each key, without a loop over rows."""
+"""Rows of a batch grouped by key, and running folds over each key's rows, without a Python loop."""
 
 from __future__ import annotations
 
@@ -33,36 +33,33 @@ class Groups:
 
     @staticmethod
     def of(index: Longs, keys_total: int) -> Groups:
-        """Groups of the rows of a batch by their keys' rows, which are below ``keys_total``."""
         order = _order(index, keys_total)
         return Groups.sorted(order, index.take(order))
 
     @staticmethod
     def sorted(order: Longs, keys: Longs) -> Groups:
-        """Groups of rows that stand in order; keys: of each row, in that order."""
         starts = np.flatnonzero(np.concatenate(([len(keys) > 0], keys[1:] != keys[:-1])))
         return Groups(order, keys.take(starts), starts, np.diff(starts, append=len(keys)))
 
     def only(self, chosen: NDArray[np.bool_]) -> Groups:
-        """Those rows of the order that are chosen; groups without any are left out."""
+        """Groups of the chosen rows only; empty groups are left out."""
         return Groups.sorted(self.order[chosen], np.repeat(self.keys, self.lengths)[chosen])
 
     @property
     def lasts(self) -> Longs:
-        """Where in the order each group's last row is."""
         return self.starts + self.lengths - 1
 
     def within(self) -> Longs:
-        """The number of each row in its group, from 1."""
+        """Number of each row in its group, from 1."""
         return np.arange(1, len(self.order) + 1) - np.repeat(self.starts, self.lengths)
 
     def running_sum(self, values: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
-        """Sum of each group's integers so far; before: what each group begins with."""
+        """Running sum of each group's integers. before: its start value."""
         totals = np.cumsum(values)
         return totals + np.repeat(before - totals[self.starts] + values[self.starts], self.lengths)
 
     def running(self, ufunc: np.ufunc, values: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
-        """``ufunc`` over each group's values so far, one after another, beginning with before."""
+        """Running fold of each group's values by ``ufunc``, starting with before."""
         made = values.copy()
         made[self.starts] = ufunc(before, made[self.starts])
         long = self.lengths > _LONG_GROUP

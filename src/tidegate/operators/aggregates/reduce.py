@@ -1,4 +1,4 @@
-"""Rolling reduce on a keyed stream: each row gives what its key has been reduced to."""
+"""Rolling reduce on a keyed stream: each row emits the reduced value of its key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class ReduceOperator(FunctionOperator):
         self._type_info = type_info
 
     def open(self, context: OperatorContext) -> None:
-        """Get the state, then open the function."""
         call = row_call(self._function, self._method)
         reduce = typed_reduce(call, self._type_info, context.name)
         descriptor = ReducingStateDescriptor(STATE_NAME, reduce, self._type_info)
@@ -47,7 +46,6 @@ class ReduceOperator(FunctionOperator):
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Reduce a batch, row by row."""
         rows = as_rows(batch)
         keys, groups = keys_of(rows)
         results: list[object] = []
@@ -66,7 +64,7 @@ class ReduceOperator(FunctionOperator):
         return None if failure is None else then_fail(failure)
 
     def _add_by_row(self, rows: RowBatch, emit: Callable[[object], None]) -> None:
-        """Reduce row by row, for a function that may have state of the current key."""
+        """Reduces row by row, for a function that may use state of the current key."""
         keys, groups = keys_of(rows)
         cell, state = self._cell, self._state
         for value, cell.key, cell.group in zip(rows.values, keys, groups, strict=True):
@@ -74,18 +72,16 @@ class ReduceOperator(FunctionOperator):
             emit(state.get())
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """At the end of a batch job: what each key has been reduced to."""
+        """Emits the reduced value of each key at the end of a batch job."""
         if not (self._final_only and watermark.ms == MAX_WATERMARK_MS):
             return super().on_watermark(watermark, out)
         finals = (final for _, _, final in self._context.entries(STATE_NAME))
         return ahead_of(watermark, emit_rows(finals, self._draws, out), out)
 
     def _failure(self, error: Exception, row: object) -> TidegateError:
-        """What to raise for what the function raised at a row."""
         return user_code_failed(error, operator=self._name, row=row)
 
     def _emitter(self, results: list[object]) -> Callable[[object], None]:
-        """What takes a result before the next row, which may change it."""
         own, append = self._own, results.append
         return append if own is None else lambda result: append(own(result))
 
@@ -93,7 +89,7 @@ class ReduceOperator(FunctionOperator):
 def typed_reduce(
     call: Callable[[object, object], object], type_info: TypeInformation | None, operator: str
 ) -> Callable[[object, object], object]:
-    """The function, its results of the type in which the next call expects them."""
+    """The function, with results of the type that the next call expects."""
     match type_info:
         case TupleTypeInfo():
             is_right: Callable[[object], bool] = partial(_is_a, tuple)

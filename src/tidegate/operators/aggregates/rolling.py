@@ -55,7 +55,7 @@ class RollingOperator(ReduceOperator):
 
 
 class _Rolling:
-    """The function of two rows; a plain callable, made again where it arrives."""
+    """The function of two rows; a plain callable, made again after shipping."""
 
     def __init__(self, call: RollingCall, field: Field) -> None:
         self._arguments = (call, field)
@@ -97,7 +97,7 @@ def _merge(call: RollingCall, field: Field) -> Callable[[Any, Any], Any]:
 
 
 class _Access(dict[type, "tuple[Get, Put]"]):
-    """How a field of a row is read, and how a row is made that differs in it, by kind of row."""
+    """Access to a field, by kind of row: reads it, and copies the row with a new value."""
 
     def __init__(self, field: Field) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ def _other(row: Any, value: Any) -> Any:
 
 
 def _names(kind: Any) -> tuple[str, ...] | None:
-    """The names of a named tuple's or a dataclass's fields; None for a value without fields."""
+    """Field names of a named tuple or dataclass; None for a value without fields."""
     if hasattr(kind, "_fields"):
         return kind._fields
     return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None

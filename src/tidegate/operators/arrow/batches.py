@@ -30,11 +30,7 @@ BATCH_CALL_S: Final = 0.1
 
 
 class BatchOperator(FunctionOperator):
-    """What operators on Arrow batches share.
-
-    output_schema: what the results have to have; None for what the first one has. form: what the
-    function is given; it may return any form.
-    """
+    """Base of operators on Arrow batches."""
 
     piece_s = BATCH_CALL_S
 
@@ -50,7 +46,6 @@ class BatchOperator(FunctionOperator):
         self._form: Form = form
 
     def open(self, context: OperatorContext) -> None:
-        """Open the function."""
         self._give = giver(self._form)
         self._first_schema: pa.Schema | None = None
         super().open(context)
@@ -63,7 +58,7 @@ class BatchOperator(FunctionOperator):
             raise user_code_failed(error, operator=self._name, row=row) from error
 
     def _checked(self, result: object) -> pa.RecordBatch:
-        """The result of a function, where it is a batch of the declared schema."""
+        """A function's result, if it is a batch of the declared schema."""
         declared = self._output_schema
         try:
             found = taken(result, declared)
@@ -107,7 +102,7 @@ class BatchOperator(FunctionOperator):
 
 
 class MapBatchesOperator(BatchOperator):
-    """A batch of the same length for each, so that rows keep their timestamps."""
+    """One batch of the same length for each batch, so that rows keep their timestamps."""
 
     def __init__(
         self, function: object, output_schema: pa.Schema | None = None, form: Form = "arrow"
@@ -115,7 +110,6 @@ class MapBatchesOperator(BatchOperator):
         super().__init__(function, "map", output_schema, form)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Map a batch."""
         given = arrow_batch(batch, self._name)
         result = self._checked(self._apply(given))
         if result.num_rows != len(given):
@@ -127,7 +121,7 @@ class MapBatchesOperator(BatchOperator):
 
 
 class FlatMapBatchesOperator(BatchOperator):
-    """Any number of batches for each; their rows have no timestamps."""
+    """Any number of batches for each batch; their rows have no timestamps."""
 
     def __init__(
         self, function: object, output_schema: pa.Schema | None = None, form: Form = "arrow"
@@ -135,7 +129,6 @@ class FlatMapBatchesOperator(BatchOperator):
         super().__init__(function, "flat_map", output_schema, form)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Process a batch."""
         given = arrow_batch(batch, self._name)
         return self._emit_all(given, self._apply(given), out)
 
@@ -174,7 +167,6 @@ class FilterBatchesOperator(BatchOperator):
         super().__init__(function, "filter", form=form)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Filter a batch."""
         given = arrow_batch(batch, self._name)
         mask = self._mask(self._apply(given), len(given))
         kept = given.batch.filter(mask)
@@ -196,7 +188,7 @@ class FilterBatchesOperator(BatchOperator):
 
 
 class KeyColumnContext:
-    """The ``BatchContext`` of a keyed batch function; one an operator, set anew for each batch."""
+    """The ``BatchContext`` of a keyed batch function; one for each operator, set for each batch."""
 
     __slots__ = ("_columns", "_context", "key_index", "timestamps_ms", "watermark_ms")
 
@@ -209,16 +201,14 @@ class KeyColumnContext:
 
     @property
     def keys_total(self) -> int:
-        """Number of keys this subtask has seen."""
         return len(self._columns)
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        """The column of that name."""
         return self._context.column_state(descriptor)
 
 
 class ProcessBatchesOperator(FlatMapBatchesOperator):
-    """A keyed batch function. key_column: the column that the edge before it is keyed by."""
+    """A keyed batch function. key_column: the column by which the edge before it is keyed."""
 
     def __init__(
         self,
@@ -233,13 +223,11 @@ class ProcessBatchesOperator(FlatMapBatchesOperator):
         self._key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        """Get the index of keys, then open the function."""
         self._columns = context.keyed_columns(self._key_type)
         self._batch = KeyColumnContext(context, self._columns)
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Process a batch."""
         given = arrow_batch(batch, self._name)
         assert given.key_groups is not None, "a keyed edge gives key groups"
         keys = given.batch.column(self._key_column)
@@ -248,13 +236,12 @@ class ProcessBatchesOperator(FlatMapBatchesOperator):
         return self._emit_all(given, self._apply(given, self._batch), out)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> None:
-        """Note how far event time has come."""
         self._batch.watermark_ms = watermark.ms
         out.emit_watermark(watermark)
 
 
 def arrow_batch(batch: Batch, operator: str) -> ArrowBatch:
-    """The batch as Arrow columns. Raises UserCodeFailed where its rows have none."""
+    """The batch as Arrow columns. Raises UserCodeFailed if its rows can't be converted."""
     if isinstance(batch, ArrowBatch):
         return batch
     try:
@@ -266,7 +253,7 @@ def arrow_batch(batch: Batch, operator: str) -> ArrowBatch:
 
 
 def columns_of(batch: RowBatch) -> ArrowBatch:
-    """A row batch as Arrow columns. Raises BadRecord where its rows have none."""
+    """A row batch as Arrow columns. Raises BadRecord if its rows can't be converted."""
     stamps, groups = batch.timestamps_ms, batch.key_groups
     return ArrowBatch(
         as_arrow(batch.values),
@@ -277,12 +264,10 @@ def columns_of(batch: RowBatch) -> ArrowBatch:
 
 
 def first_row(batch: pa.RecordBatch) -> object:
-    """The first row as a dict; None of an empty batch."""
     return batch.slice(0, 1).to_pylist()[0] if batch.num_rows else None
 
 
 def schema_difference(declared: pa.Schema, found: pa.Schema, word: str = "declared") -> str:
-    """The first field in which they differ, in words."""
     for name in declared.names:
         if name not in found.names:
             return f"field '{name}' is missing"

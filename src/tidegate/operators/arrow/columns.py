@@ -1,4 +1,4 @@
-"""Records of any kind become Arrow batches."""
+"""Converts records of any kind to Arrow batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class ToColumns(Operator):
         self._columns = columns
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Emit the batch as columns; timestamps end here."""
         if isinstance(batch, ArrowBatch):
             made = self._columns.batch(batch.batch)
         else:

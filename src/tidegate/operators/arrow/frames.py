@@ -22,7 +22,7 @@ _FORMS: Final = ("arrow", "table", "pandas", "polars")
 
 
 def check_form(form: str, call: str) -> None:
-    """Raises GraphError for a form that is none, or whose library is not installed."""
+    """Raises GraphError for an unknown form, or one whose library is not installed."""
     if form not in _FORMS:
         raise GraphError(
             f"There is no form {form!r} of batches",
@@ -38,7 +38,7 @@ def check_form(form: str, call: str) -> None:
 
 
 def giver(form: Form) -> Callable[[pa.RecordBatch], Any]:
-    """What makes a batch into its form."""
+    """Function that converts a batch to its form."""
     match form:
         case "arrow":
             return lambda batch: batch

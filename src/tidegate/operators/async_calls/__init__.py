@@ -1,1 +1,1 @@
-"""How calls for records are made: on the loop, on threads or in processes, singly or in batches."""
+"""Calls for records: on the loop, on threads or in processes, singly or in batches."""

@@ -33,83 +33,70 @@ class Call:
 
 
 class CallQueue(Protocol):
-    """Calls and marks from their arrival until they leave."""
+    """Queue of calls and marks, from their arrival until they leave."""
 
-    def add(self, call: Call) -> None:
-        """A record has come."""
-        ...
+    def add(self, call: Call) -> None: ...
 
     def mark(self, mark: TimeMark) -> None:
-        """A mark has come; of watermarks that follow each other directly the last one counts."""
+        """Adds a mark; of consecutive watermarks only the last one counts."""
         ...
 
-    def done(self, call: Call) -> None:
-        """A call has its results."""
-        ...
+    def done(self, call: Call) -> None: ...
 
     def head(self) -> Call | TimeMark | None:
-        """What may leave next; None where that is not known yet."""
+        """Next entry that may leave; None if it is not known yet."""
         ...
 
-    def pop(self) -> None:
-        """The head leaves."""
-        ...
+    def pop(self) -> None: ...
 
     def calls(self) -> Iterable[Call]:
-        """Those that have not left, in the order of their arrival."""
+        """Calls that have not left, in order of arrival."""
         ...
 
     @property
     def empty(self) -> bool:
-        """Whether everything has left."""
+        """True if everything has left."""
         ...
 
 
 class OrderedQueue:
-    """Everything leaves in the order in which it came."""
+    """Entries leave in the order in which they came."""
 
     def __init__(self) -> None:
         self._line: deque[Call | TimeMark] = deque()
 
     def add(self, call: Call) -> None:
-        """A record has come."""
         self._line.append(call)
 
     def mark(self, mark: TimeMark) -> None:
-        """A mark has come."""
         line = self._line
         if line and isinstance(mark, Watermark) and isinstance(line[-1], Watermark):
             line[-1] = mark
         else:
             line.append(mark)
 
-    def done(self, call: Call) -> None:
-        """A call has its results."""
+    def done(self, call: Call) -> None: ...
 
     def head(self) -> Call | TimeMark | None:
-        """The oldest, if it is done."""
         if not self._line:
             return None
         first = self._line[0]
         return None if isinstance(first, Call) and first.results is None else first
 
     def pop(self) -> None:
-        """The head leaves."""
         self._line.popleft()
 
     def calls(self) -> list[Call]:
-        """Those that have not left."""
         return [each for each in self._line if isinstance(each, Call)]
 
     @property
     def empty(self) -> bool:
-        """Whether everything has left."""
         return not self._line
 
 
 @dataclass(slots=True, eq=False)
 class _Stretch:
-    """Calls between two marks. under_way: how many are not done. end: the mark behind them."""
+    """Calls between two marks. under_way: number of unfinished ones. end: the mark after them."""
 
     under_way: int = 0
     done: list[Call] = field(default_factory=list[Call])
@@ -128,13 +115,11 @@ class UnorderedQueue:
         self._ready: deque[Call | TimeMark] = deque()
 
     def add(self, call: Call) -> None:
-        """A record has come."""
         newest = self._stretches[-1]
         newest.under_way += 1
         self._of[call] = newest
 
     def mark(self, mark: TimeMark) -> None:
-        """A mark has come."""
         newest = self._stretches[-1]
         if len(self._stretches) > 1 and not newest.under_way and not newest.done:
             before = self._stretches[-2]
@@ -146,7 +131,6 @@ class UnorderedQueue:
         self._release()
 
     def done(self, call: Call) -> None:
-        """A call has its results."""
         stretch = self._of[call]
         stretch.under_way -= 1
         stretch.done.append(call)
@@ -163,20 +147,17 @@ class UnorderedQueue:
             self._stretches.popleft()
 
     def head(self) -> Call | TimeMark | None:
-        """The one that has been done, or come, for longest in the oldest stretch."""
+        """The entry of the oldest stretch that was done, or came, first."""
         return self._ready[0] if self._ready else None
 
     def pop(self) -> None:
-        """The head leaves."""
         left = self._ready.popleft()
         if isinstance(left, Call):
             del self._of[left]
 
     def calls(self) -> list[Call]:
-        """Those that have not left."""
         return list(self._of)
 
     @property
     def empty(self) -> bool:
-        """Whether everything has left."""
         return not self._of and not self._ready

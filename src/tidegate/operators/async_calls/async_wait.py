@@ -56,7 +56,7 @@ IN_FLIGHT_STATE = "AsyncWaitInFlight"
 
 
 class AsyncWaitOperator(FunctionOperator):
-    """Any number of values for each, by an ``AsyncFunction``; one, by a plain function."""
+    """Any number of results for each value, by an ``AsyncFunction``; one, by a plain function."""
 
     dead_letters: OutputTag[DeadLetter] | None = None
     """Side output of the records whose calls fail; None where these fail the job."""
@@ -76,7 +76,6 @@ class AsyncWaitOperator(FunctionOperator):
         self._open_places: list[Place | Batches] = []
 
     def open(self, context: OperatorContext) -> None:
-        """Take up what was in flight in the restored checkpoint, and open the function."""
         self._context = context
         self._share = context.settings.object_reuse
         predicates = self._retry.get_retry_predicate()
@@ -101,7 +100,7 @@ class AsyncWaitOperator(FunctionOperator):
         super().open(context)
 
     def declare(self, context: OperatorContext) -> None:
-        """Ask for the state of calls in flight; the function has none."""
+        """Requests the state of calls in flight; the function has none."""
         self._state = cast(
             "OperatorListState[tuple[object, int | None]]",
             context.operator_state(OperatorStateDescriptor(IN_FLIGHT_STATE)),
@@ -156,7 +155,7 @@ class AsyncWaitOperator(FunctionOperator):
     # --- what comes ---
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Call as many as there is room for, and hold the input back for the others."""
+        """Starts as many calls as there is room for, and holds the input back for the others."""
         rows = as_rows(batch)
         stamps = repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
         for value, timestamp_ms in zip(rows.values, stamps, strict=False):
@@ -164,11 +163,9 @@ class AsyncWaitOperator(FunctionOperator):
         self._call_next()
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Event time advances behind what is in flight."""
         self._mark(watermark, out)
 
     def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
-        """The input becomes idle, or active, behind what is in flight."""
         self._mark(status, out)
 
     def _mark(self, mark: Watermark | WatermarkStatus, out: Output) -> None:
@@ -180,7 +177,6 @@ class AsyncWaitOperator(FunctionOperator):
     # --- what leaves ---
 
     def on_ready(self, out: Output) -> Steps | None:
-        """Pass on what is done, and call the next."""
         if self._queue.head() is not None:
             return self._leave(out)
         self._call_next()
@@ -188,11 +184,10 @@ class AsyncWaitOperator(FunctionOperator):
 
     @property
     def drained(self) -> bool:
-        """Whether nothing is in flight: calls may take minutes, and checkpoints go on meanwhile."""
         return self._queue.empty
 
     def finish(self, out: Output) -> Steps:
-        """Wait for all that is in flight, which its timeouts bound."""
+        """Waits for all calls in flight, which their timeouts bound."""
         yield from self._leave(out)
         while not self._queue.empty:
             yield self._next_done()
@@ -218,7 +213,7 @@ class AsyncWaitOperator(FunctionOperator):
         self._call_next()
 
     def _take_done(self, *, timed: bool) -> RowBatch:
-        """The results of calls at the head, which all have timestamps or have none."""
+        """Results of calls at the head, which all have timestamps or all have none."""
         values: list[object] = []
         stamps: list[int] = []
         while len(values) < self._leaving and isinstance(head := self._queue.head(), Call):
@@ -252,7 +247,7 @@ class AsyncWaitOperator(FunctionOperator):
         self.takes_input = self._called + len(self._waiting) <= self._settings.capacity
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:
-        """Run it on the loop. The end of the subtask does not wait for it, but cancels it."""
+        """Starts a coroutine on the loop; the end of the subtask cancels it and does not wait."""
         task = asyncio.get_running_loop().create_task(self._guard(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -305,7 +300,7 @@ class AsyncWaitOperator(FunctionOperator):
             attempt.over = True
 
     def _keep_place(self, call: Call, attempt: Attempt) -> None:
-        """A call that goes on though nobody waits for it counts until it returns."""
+        """Counts an abandoned call until it returns."""
         running = attempt.running
         if running is None or running.done():
             return
@@ -345,11 +340,11 @@ class AsyncWaitOperator(FunctionOperator):
         return predicate is not None and self._retry.can_retry(attempt) and predicate(outcome)
 
     def _given(self, value: object) -> object:
-        """What the function may change: the value itself may be called again."""
+        """The argument for the function, copied if a retry needs the original value."""
         return value if self._share else private_copy(value)
 
     def _late(self, value: object, expired: BaseException) -> list[object]:
-        """What the function has to say for a value whose time is over."""
+        """Results of the function's ``timeout`` for a value whose time is over."""
         if self._on_timeout is None:
             raise UserCodeFailed(
                 f"a call of operator '{self._name}' took longer than "
@@ -370,7 +365,6 @@ class AsyncWaitOperator(FunctionOperator):
         return user_code_failed(error, operator=self._name, row=value)
 
     def _checked(self, given: object, value: object) -> list[object]:
-        """The results that a call gave."""
         if iscoroutine(given):
             given.close()
             raise UserCodeFailed(
@@ -394,12 +388,10 @@ class AsyncWaitOperator(FunctionOperator):
     # --- checkpoints ---
 
     def snapshot(self, context: SnapshotContext) -> None:
-        """Keep what is in flight."""
         super().snapshot(context)
         self._state.update([(call.value, call.timestamp_ms) for call in self._queue.calls()])
 
     def close(self) -> Awaitable[None] | None:
-        """Leave the calls that are under way, then close the function."""
         self._is_over = True
         return self._end() if self._open_places else None
 
@@ -419,7 +411,7 @@ async def _failing(error: Exception) -> None:
 
 
 def called_method(function: object) -> str:
-    """The method of an ``AsyncFunction`` that is called; that for single values for any other."""
+    """The method of an ``AsyncFunction`` to call; for plain functions, that for single values."""
     if isinstance(function, AsyncFunction):
         kind = type(cast("AsyncFunction[Any, Any]", function))
         if kind.async_invoke_batch is not AsyncFunction.async_invoke_batch:
@@ -428,14 +420,14 @@ def called_method(function: object) -> str:
 
 
 def _cancelled() -> bool:
-    """Whether somebody wants the running task to end; also one whose time is just over."""
+    """True if somebody cancels the running task, even if its time has just run out as well."""
     task = asyncio.current_task()
     assert task is not None, "asked in a task"
     return task.cancelling() > 0
 
 
 def _timeout_of(function: object) -> Callable[[Any], list[Any]] | None:
-    """What a function says to a timeout; None where that fails the job."""
+    """Result of the function's ``timeout``; None if a timeout fails the job."""
     if isinstance(function, AsyncFunction):
         given = cast("AsyncFunction[Any, Any]", function)
         return None if type(given).timeout is AsyncFunction.timeout else given.timeout

@@ -1,4 +1,4 @@
-"""Records gathered into calls of several: how many, and how long the first of them waits."""
+"""Groups records into calls of several: their number, and how long the first one waits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ TRIAL_AFTER: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """rows: in one call. wait_s: of the first of them. cost_s: of one call. calls: at once."""
+    """Limits of batches. rows: in one call. wait_s: of the first row. cost_s: of one call.
+
+    calls: at once.
+    """
 
     rows: int
     wait_s: float
@@ -49,7 +52,7 @@ class BatchSize:
         self._until_trial = 0
 
     def took(self, rows: int, cost_s: float) -> None:
-        """Learn from a call."""
+        """Learns from the duration of a call."""
         self.wait_s = min(self._limits.wait_s, cost_s)
         if cost_s > self._limits.cost_s:
             self._shrink(rows)
@@ -73,7 +76,7 @@ class BatchSize:
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A record that waits for its batch, or for its results."""
+    """A record that waits for its batch, or for its result."""
 
     value: object
     attempt: Attempt
@@ -100,7 +103,7 @@ class Batches:
         self._alarm: asyncio.TimerHandle | None = None
 
     async def ask(self, value: object, attempt: Attempt) -> object:
-        """The results for a record. What the function says to it, or to its batch, is raised."""
+        """Result for a record. Raises what the function raises for it or for its batch."""
         loop = asyncio.get_running_loop()
         asked = _Asked(value, attempt, loop.time(), loop.create_future())
         self._waiting.append(asked)
@@ -185,7 +188,7 @@ class Batches:
         )
 
     async def close(self) -> None:
-        """Cancel the calls that can be cancelled."""
+        """Cancels the calls that can be cancelled."""
         if self._alarm is not None:
             self._alarm.cancel()
         for call in self._calls:

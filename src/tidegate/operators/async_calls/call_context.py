@@ -1,4 +1,4 @@
-"""What a function that is called for many records at once may know of where it runs."""
+"""Context of a function that is called for many records at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CallContext:
 
     @classmethod
     def of(cls, runtime: RuntimeContext, operator: str, *, shipped: bool) -> CallContext:
-        """As a context says. shipped: for a process of its own."""
+        """Copy of a context. shipped: for a process of its own."""
         return cls(
             operator,
             runtime.get_job_id(),
@@ -50,39 +50,30 @@ class CallContext:
         )
 
     def get_job_id(self) -> str:
-        """Id of the job."""
         return self.job
 
     def get_task_name(self) -> str:
-        """Name of the vertex."""
         return self.task
 
     def get_task_name_with_subtasks(self) -> str:
-        """``name (2/4)``."""
         return self.task_with_subtasks
 
     def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the operator."""
         return self.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups."""
         return self.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
-        """Index of this subtask, from 0."""
         return self.index
 
     def get_attempt_number(self) -> int:
-        """How often the subtask was deployed before."""
         return self.attempt
 
     def get_job_parameters(self) -> Mapping[str, str]:
-        """Parameters of the job."""
         return self.parameters
 
     def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
-        """One of them."""
         return self.parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
@@ -97,31 +88,24 @@ class CallContext:
         return self.metrics
 
     def get_state(self, state_descriptor: object) -> NoReturn:
-        """Refused."""
         self._refuse("get_state")
 
     def get_list_state(self, state_descriptor: object) -> NoReturn:
-        """Refused."""
         self._refuse("get_list_state")
 
     def get_map_state(self, state_descriptor: object) -> NoReturn:
-        """Refused."""
         self._refuse("get_map_state")
 
     def get_reducing_state(self, state_descriptor: object) -> NoReturn:
-        """Refused."""
         self._refuse("get_reducing_state")
 
     def get_aggregating_state(self, state_descriptor: object) -> NoReturn:
-        """Refused."""
         self._refuse("get_aggregating_state")
 
     def get_operator_list_state(self, state_descriptor: object) -> NoReturn:
-        """Refused."""
         self._refuse("get_operator_list_state")
 
     def get_broadcast_state(self, state_descriptor: object) -> NoReturn:
-        """Refused."""
         self._refuse("get_broadcast_state")
 
     def _refuse(self, call: str) -> NoReturn:

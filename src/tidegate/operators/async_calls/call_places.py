@@ -1,4 +1,4 @@
-"""Where a function is called: on the slot's loop, on threads, or in processes of its own."""
+"""Places where a function is called: on the slot's loop, on threads, or in processes."""
 
 from __future__ import annotations
 
@@ -32,49 +32,46 @@ class Attempt:
 
 
 class Place(Protocol):
-    """Where a function is called."""
+    """Place where a function is called."""
 
     def open(self, context: CallContext) -> Awaitable[None] | None:
-        """Open the function; None where that is done already."""
+        """Opens the function; None if that is done already."""
         ...
 
     async def call(self, argument: object, attempt: Attempt) -> object:
-        """What the function gives. What it raises is raised."""
+        """Calls the function and returns its result; raises what it raises."""
         ...
 
     async def close(self) -> None:
-        """Close the function. Calls may be under way still."""
+        """Closes the function. Calls may still be running."""
         ...
 
 
 def gives_coroutines(call: object) -> bool:
-    """Whether a callable is an ``async def``, or an object with such a ``__call__``."""
+    """True for an ``async def``, or an object with such a ``__call__``."""
     return iscoroutinefunction(call) or iscoroutinefunction(type(call).__call__)
 
 
 class OnLoop:
-    """Coroutines, on the slot's loop."""
+    """Calls coroutines on the slot's loop."""
 
     def __init__(self, function: object, call: RowCall) -> None:
         self._function = function
         self._call = call
 
     def open(self, context: CallContext) -> Awaitable[None] | None:
-        """Open the function."""
         return opened(self._function, context)
 
     async def call(self, argument: object, attempt: Attempt) -> object:
-        """Await the coroutine, which is cancelled with its caller."""
         attempt.began()
         return await self._call(argument)
 
     async def close(self) -> None:
-        """Close the function."""
         await closed(self._function)
 
 
 class OnThreads:
-    """Plain functions, on threads: many at once, as far as they let go of the interpreter."""
+    """Calls plain functions on threads: many at once, as far as they release the interpreter."""
 
     def __init__(self, function: object, call: RowCall, threads: Threads) -> None:
         self._function = function
@@ -82,7 +79,7 @@ class OnThreads:
         self._threads = threads
 
     def open(self, context: CallContext) -> Awaitable[None] | None:
-        """Open the function; a plain ``open``, which may load a model, on a thread too."""
+        """Opens the function; a plain ``open``, which may load a model, runs on a thread too."""
         if not isinstance(self._function, AsyncFunction):
             return None
         return self._open(self._function, context)
@@ -93,31 +90,28 @@ class OnThreads:
             await cast("Awaitable[None]", opening)
 
     async def call(self, argument: object, attempt: Attempt) -> object:
-        """Call it on a thread, where it goes on though its caller is cancelled."""
         return await on_thread(self._threads, lambda: self._call(argument), attempt)
 
     async def close(self) -> None:
-        """Close the function."""
         self._threads.close()
         await closed(self._function)
 
 
 class InProcesses:
-    """Plain functions that hold the interpreter, in processes of their own."""
+    """Calls plain functions that hold the interpreter in processes of their own."""
 
     def __init__(self, processes: CallProcesses, threads: Threads) -> None:
         self._processes = processes
         self._threads = threads
 
     def open(self, context: CallContext) -> Awaitable[None] | None:
-        """Start the first process, which opens the function there."""
         return self._open(context)
 
     async def _open(self, context: CallContext) -> None:
         await self._threads.run(lambda: self._processes.begin(context))
 
     async def call(self, argument: object, attempt: Attempt) -> object:
-        """Call it in a process that is free; a thread waits for it."""
+        """Calls it in a free process; a thread waits for it."""
         loop = asyncio.get_running_loop()
 
         def began() -> None:
@@ -132,7 +126,7 @@ class InProcesses:
             attempt.running = running.running
 
     async def close(self) -> None:
-        """Close the function in each process that is free; the others are killed."""
+        """Closes the function in each free process; the others are killed."""
         self._processes.kill_busy()
         try:
             await self._threads.run(self._processes.close)
@@ -141,7 +135,7 @@ class InProcesses:
 
 
 async def on_thread(threads: Threads, call: Callable[[], object], attempt: Attempt) -> object:
-    """What a call gives on a thread."""
+    """Result of a call on a thread."""
     loop = asyncio.get_running_loop()
     begun = False
 
@@ -162,7 +156,7 @@ async def on_thread(threads: Threads, call: Callable[[], object], attempt: Attem
 
 
 def opened(function: object, context: CallContext) -> Awaitable[None] | None:
-    """Open a function; what is left to be awaited. Raises UserCodeFailed."""
+    """Opens a function; returns an awaitable if it has to be awaited. Raises UserCodeFailed."""
     if not isinstance(function, AsyncFunction):
         return None
     try:
@@ -180,7 +174,7 @@ async def _awaited(left: Awaitable[object], operator: str) -> None:
 
 
 async def closed(function: object) -> None:
-    """Close a function; what it raises is raised."""
+    """Closes a function; raises what it raises."""
     if isinstance(function, AsyncFunction):
         left = function.close()
         if isawaitable(left):

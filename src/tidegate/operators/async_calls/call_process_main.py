@@ -1,4 +1,4 @@
-"""The other side of `CallProcesses`: opens a function, and calls it as it is told."""
+"""The other side of `CallProcesses`: opens a function, and calls it on request."""
 
 from __future__ import annotations
 
@@ -48,13 +48,12 @@ def serve(fd: int, parent: int) -> None:
 
 
 class _Served:
-    """The function. What is an awaitable of it is awaited on the loop."""
+    """The function in its process; its awaitables are awaited on a loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def open(self, message: bytes) -> None:
-        """Load the function, and open it."""
         shipped, context = cast("tuple[bytes, CallContext]", pickle.loads(message))
         loaded = ship.loads(shipped, name=context.operator)
         self._function, method = cast("tuple[object, str]", loaded)
@@ -62,11 +61,9 @@ class _Served:
         self._whole(opened(self._function, context))
 
     def call(self, message: bytes) -> object:
-        """What the function gives."""
         return self._whole(self._call(pickle.loads(message)))
 
     def close(self) -> None:
-        """Close the function."""
         self._whole(closed(self._function))
 
     def _whole(self, given: object) -> object:
@@ -78,7 +75,7 @@ async def _result(given: Awaitable[object]) -> object:
 
 
 def _answer(act: Callable[[], object]) -> bytes:
-    """Whether it went well, with the result; or else what was raised, and where."""
+    """Success flag with the result, or failure with the exception and its place."""
     try:
         return pickled_by_value((True, act(), ""))
     except Exception as error:
@@ -86,7 +83,7 @@ def _answer(act: Callable[[], object]) -> bytes:
 
 
 def _portable(error: Exception) -> Exception:
-    """The exception, or its text where it cannot be made again in another process."""
+    """The exception, or its text if another process can't rebuild it."""
     try:
         again = pickle.loads(pickled_by_value(error))
     except Exception:
@@ -105,7 +102,7 @@ def _read(connection: Connection[bytes, bytes], inbox: SimpleQueue[bytes]) -> No
 
 
 def _die_with(parent: int) -> None:
-    """End as the slot does, though a call holds the interpreter."""
+    """Ends the process with its slot, even during a call that holds the interpreter."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:

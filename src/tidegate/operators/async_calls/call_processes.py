@@ -41,7 +41,7 @@ _CODE: Final = (
 
 
 class _Died(Exception):
-    """The process is gone; the text says how."""
+    """A process died; the text says how."""
 
 
 class _TraceThere(Exception):
@@ -49,7 +49,7 @@ class _TraceThere(Exception):
 
 
 class _Process:
-    """One process, with its function open."""
+    """One process with its function open."""
 
     def __init__(self, function: bytes, context: CallContext) -> None:
         self._connection, theirs = Pipe(duplex=True)
@@ -72,7 +72,7 @@ class _Process:
             raise
 
     def call(self, argument: bytes) -> object:
-        """What the function gives. Raises what it raises, or _Died."""
+        """Calls the function there. Raises what it raises, or _Died."""
         self._say(argument)
         return self._answer()
 
@@ -103,17 +103,17 @@ class _Process:
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def kill(self) -> None:
-        """End it at once; who waits for its answer is told."""
+        """Ends the process at once; a waiting caller gets _Died."""
         self._process.kill()
         self._process.wait()
 
     def end(self) -> None:
-        """As ``kill``, where nobody waits for its answer."""
+        """Ends the process if nobody waits for its answer."""
         self.kill()
         self._connection.close()
 
     def close(self) -> None:
-        """Close the function there, then end it. Raises what its ``close`` raises."""
+        """Closes the function there, then ends the process. Raises what its ``close`` raises."""
         try:
             self._say(b"")
             if self._connection.poll(END_S):
@@ -135,12 +135,12 @@ class CallProcesses:
         self._over = False
 
     def begin(self, context: CallContext) -> None:
-        """Start the first one. Raises what ``open`` raises there."""
+        """Starts the first process. Raises what ``open`` raises there."""
         self._context = context
         self._use(lambda _: None, "while it was opened")
 
     def call(self, argument: object, began: Callable[[], None]) -> object:
-        """What the function gives in one of them; began is called once a process has it."""
+        """Calls the function in one process; ``began`` is called once a process has the call."""
         message = pickled_by_value(argument)
 
         def asked(process: _Process) -> object:
@@ -177,7 +177,7 @@ class CallProcesses:
         )
 
     def _taken(self) -> _Process:
-        """A process that is free, or a new one. Raises _Died once all are to end."""
+        """A free process, or a new one. Raises _Died once all are ending."""
         with self._lock:
             if self._free:
                 process = self._free.pop()
@@ -203,7 +203,7 @@ class CallProcesses:
         process.end()
 
     def kill_busy(self) -> None:
-        """Kill those that are in a call, which nobody waits for any more."""
+        """Kills processes in calls that nobody waits for any more."""
         with self._lock:
             self._over = True
             busy = list(self._busy)
@@ -211,7 +211,7 @@ class CallProcesses:
             process.kill()
 
     def close(self) -> None:
-        """Close the function in the others, and end them. Raises what the first one raises."""
+        """Closes the function in the others, and ends them. Raises what the first one raises."""
         first: Exception | None = None
         with self._lock:
             free, self._free = self._free, []

@@ -1,4 +1,4 @@
-"""How many calls are made at once, for how many records, and by whom."""
+"""Settings of calls: how many at once, for how many records, and by whom."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Executor(Enum):
-    """Who makes the calls of a plain function."""
+    """Executor of the calls of a plain function."""
 
     THREAD = "thread"
     PROCESS = "process"
@@ -17,7 +17,7 @@ class Executor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """What a step with calls was given.
+    """Settings of a step with calls.
 
     timeout_ms: of one record, over all its attempts. capacity: records that were called and whose
     results have not left. workers: threads, processes or batches at once; None for what fits the
@@ -32,7 +32,7 @@ class CallSettings:
     batch_wait_ms: int = 100
 
     def calls_at_once(self, *, batched: bool, coroutine: bool) -> int:
-        """How many calls may be under way in one subtask."""
+        """Number of calls that may be in flight in one subtask."""
         if self.workers is not None:
             return min(self.workers, self.capacity)
         if coroutine:
@@ -43,7 +43,6 @@ class CallSettings:
 
 
 def _cores() -> int:
-    """Cores that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,1 +1,1 @@
-"""Event time: stamps of records, and how far time has come."""
+"""Event time: timestamps of records, and watermarks."""

@@ -64,14 +64,14 @@ class EventTime:
 
     @property
     def position_ms(self) -> int | None:
-        """The watermark that the records so far allow; None before there is one, or while idle."""
+        """Watermark that the records so far allow; None before the first one, or while idle."""
         position = MIN_TIMESTAMP_MS
         if self._generator is not None and not self._marks.idle:
             position = max(self._generator.reached_ms, self._marks.reached_ms)
         return position if position > MIN_TIMESTAMP_MS else None
 
     def emit(self, batch: Batch, out: Output) -> None:
-        """Pass a batch on, with its timestamps and with what there is to say within it."""
+        """Emits a batch with its timestamps, and the watermarks within it."""
         if self._stamp is not None:
             batch = self._stamp(batch)
             if self._looks:
@@ -84,7 +84,7 @@ class EventTime:
         self._marks.pass_on(out, batch)
 
     def _look(self, batch: Batch) -> None:
-        """Remark times that are seconds, by all appearance; one row a batch tells."""
+        """Warns of times that look like seconds; checks one row of a batch."""
         stamps = batch.timestamps_ms
         first = None if stamps is None or not len(batch) else int(stamps[0])
         if first is not None and _SECONDS_OF_2001 <= first < _MS_OF_1980:
@@ -112,7 +112,7 @@ class EventTime:
         self._marks.pass_on(out)
 
     def input_status(self, status: WatermarkStatus, out: Output) -> None:
-        """The input as a whole has become idle, or active again."""
+        """The whole input has become idle, or active again."""
         if status.idle:
             self._marks.mark_idle()
         else:
@@ -120,7 +120,6 @@ class EventTime:
         self._marks.pass_on(out)
 
     def end(self, out: Output) -> None:
-        """Event time is over."""
         self._marks.mark_active()
         self._marks.emit_watermark(MAX_WATERMARK_MS)
         self._marks.pass_on(out)
@@ -136,7 +135,7 @@ class EventTime:
 
 
 class Marks:
-    """What is said beside the batches: watermarks that only advance, and changes of idleness.
+    """Events between batches: watermarks, which only advance, and changes of idleness.
 
     A ``WatermarkOutput``. row: how many rows of the batch at hand stand before what is said.
     """
@@ -148,7 +147,7 @@ class Marks:
         self._said: list[tuple[int, Watermark | WatermarkStatus]] = []
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Note a watermark; one that is not above all before it is passed over."""
+        """Adds a watermark; one that does not advance is ignored."""
         try:
             ms = index(timestamp)
         except TypeError:
@@ -163,19 +162,18 @@ class Marks:
             self._said.append((self.row, Watermark(ms)))
 
     def mark_idle(self) -> None:
-        """Note that nobody is to wait; not after the end of event time."""
+        """Adds an idle mark; not after the end of event time."""
         if not self.idle and self.reached_ms < MAX_WATERMARK_MS:
             self.idle = True
             self._said.append((self.row, WatermarkStatus(idle=True)))
 
     def mark_active(self) -> None:
-        """Note that event time counts again."""
         if self.idle:
             self.idle = False
             self._said.append((self.row, WatermarkStatus(idle=False)))
 
     def pass_on(self, out: Output, batch: Batch | None = None) -> None:
-        """Emit a batch in as many pieces as what was said makes of it."""
+        """Emits a batch, split at the marks."""
         start = 0
         for row, mark in self._said:
             if batch is not None and row > start:
@@ -189,7 +187,7 @@ class Marks:
 
 
 class _Generator(Protocol):
-    """Draws watermarks from batches. reached_ms: the watermark that they allow."""
+    """Makes watermarks from batches. reached_ms: the watermark that they allow."""
 
     @property
     def reached_ms(self) -> int: ...
@@ -213,18 +211,16 @@ class BoundedLateness:
         self.reached_ms = MIN_TIMESTAMP_MS
 
     def saw(self, batch: Batch, marks: Marks) -> None:
-        """Note the greatest timestamp."""
         greatest = greatest_timestamp(batch)
         if greatest is not None:
             self.reached_ms = max(self.reached_ms, greatest - self._behind_ms)
 
     def beat(self, marks: Marks) -> None:
-        """Say how far time has come."""
         marks.emit_watermark(self.reached_ms)
 
 
 class _UserGenerator:
-    """A user's generator, row by row; reached_ms stays with what it has said."""
+    """A user's generator, row by row. reached_ms: its last watermark."""
 
     reached_ms = MIN_TIMESTAMP_MS
 
@@ -268,7 +264,7 @@ def _made(supplier: Callable[[], object], operator: str) -> WatermarkGenerator[A
 
 
 def greatest_timestamp(batch: Batch) -> int | None:
-    """The greatest event time in a batch; None where its rows have none."""
+    """The greatest event time in a batch; None if its rows have none."""
     if batch.timestamps_ms is None or not len(batch):
         return None
     if isinstance(batch, ArrowBatch):

@@ -1,4 +1,4 @@
-"""Event time given anew in the middle of a stream."""
+"""New event times in the middle of a stream."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ class TimestampsOperator(Operator):
         self._strategy = strategy
 
     def open(self, context: OperatorContext) -> None:
-        """Begin at the beginning of event time, also after a restore."""
         self._time = EventTime(self._strategy, context)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Stamp a batch; its rows are of no key any more."""
+        """Stamps a batch; its rows lose their keys."""
         self._time.beat(out)
         if isinstance(batch, RowBatch):
             self._time.emit(RowBatch(batch.values, batch.timestamps_ms), out)
@@ -39,14 +38,11 @@ class TimestampsOperator(Operator):
             self._time.emit(ArrowBatch(batch.batch, batch.timestamps_ms), out)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> None:
-        """Drop all but the last one."""
         if watermark.ms == MAX_WATERMARK_MS:
             self._time.end(out)
 
     def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
-        """Idle, as the input is."""
         self._time.input_status(status, out)
 
     def on_ready(self, out: Output) -> None:
-        """An interval may have passed."""
         self._time.beat(out)

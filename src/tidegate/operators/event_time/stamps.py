@@ -1,4 +1,4 @@
-"""Event times of records: by a user's function of each, or by a column."""
+"""Event times of records, from a user's function or from a column."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PER_MILLISECOND: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def stamp_by(assigner: Assigner, operator: str) -> Callable[[Batch], Batch]:
-    """What gives a batch its timestamps. operator: its name, for messages."""
+    """Function that gives a batch its timestamps. operator: its name, for messages."""
     if isinstance(assigner, str):
         return ColumnStamps(assigner, operator).stamped
     call = assigner.extract_timestamp if isinstance(assigner, TimestampAssigner) else assigner
@@ -38,14 +38,14 @@ def stamp_by(assigner: Assigner, operator: str) -> Callable[[Batch], Batch]:
 
 
 class FunctionStamps:
-    """Timestamps by a user's function of a row and of the time that it had."""
+    """Timestamps from a user's function of a row and its former timestamp."""
 
     def __init__(self, call: Callable[[Any, int], int], operator: str) -> None:
         self._call = call
         self._operator = operator
 
     def stamped(self, batch: Batch) -> Batch:
-        """The batch with its timestamps; Arrow rows are given as dicts."""
+        """The batch with timestamps; the function sees Arrow rows as dicts."""
         rows = as_rows(batch)
         old = rows.timestamps_ms or repeat(MIN_TIMESTAMP_MS, len(rows))
         found: list[object] = []
@@ -86,7 +86,6 @@ class ColumnStamps:
         self._operator = operator
 
     def stamped(self, batch: Batch) -> Batch:
-        """The batch with its timestamps."""
         if isinstance(batch, ArrowBatch):
             return _with(batch, self._of_arrow(batch.batch))
         found = self._of_rows(batch.values)
@@ -103,7 +102,7 @@ class ColumnStamps:
             return [self._field(value) for value in values]
 
     def _field(self, value: Any) -> object:
-        """The column of a record that may have it as an item or as an attribute."""
+        """Value of the column in a record, as an item or an attribute."""
         try:
             return value[self._column]
         except (KeyError, TypeError, IndexError):
@@ -176,7 +175,7 @@ def arrow_millis(column: pa.Array) -> np.ndarray | None:
 
 
 def _millis(field: object) -> int | None:
-    """Milliseconds of a field of a record; None for what is no time."""
+    """Milliseconds of a field of a record; None if it is not a time."""
     if isinstance(field, datetime):
         aware = field if field.tzinfo is not None else field.replace(tzinfo=UTC)
         field = (aware - _EPOCH) // _MILLISECOND
@@ -186,7 +185,7 @@ def _millis(field: object) -> int | None:
 
 
 def _first_misfit(found: Sequence[object]) -> int:
-    """Index of the first that is no integer of 64 bits; -1 where all are."""
+    """Index of the first value that is not an integer of 64 bits; -1 if there is none."""
     for index, stamp in enumerate(found):
         try:
             array("q", cast("list[int]", [stamp]))

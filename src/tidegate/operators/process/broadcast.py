@@ -35,7 +35,7 @@ class BroadcastStates:
         self.where = where
 
     def get(self, descriptor: MapStateDescriptor) -> Any:
-        """The state of that name. Raises UserError where there is none."""
+        """The state of that name. Raises UserError if there is none."""
         found = self._states.get(descriptor.name)
         if found is None:
             named = ", ".join(f"'{name}'" for name in self._states)
@@ -50,7 +50,7 @@ class BroadcastStates:
 def _both_sides(
     context: OperatorContext, descriptors: Sequence[MapStateDescriptor]
 ) -> tuple[BroadcastStates, BroadcastStates]:
-    """Those of the main stream, which may only read, and those of the broadcast stream."""
+    """States of the main stream, which are read-only, and states of the broadcast stream."""
     states = {each.name: context.broadcast_state(each) for each in descriptors}
     views = {name: state.read_only() for name, state in states.items()}
     where = f"operator '{context.name}'"
@@ -58,21 +58,18 @@ def _both_sides(
 
 
 class _BaseContext:
-    """What the contexts of both sides know. Set by the operator: ``states``."""
+    """Base of the contexts of both sides. ``states`` is set by the operator."""
 
     states: BroadcastStates
     _time: OperatorTime
 
     def current_processing_time(self) -> int:
-        """Wall clock, milliseconds since 1970."""
         return self._time.current_processing_time()
 
     def current_watermark(self) -> int:
-        """Event time that the operator has reached."""
         return self._time.watermark_ms
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> Any:
-        """The map of that name. Raises UserError."""
         return self.states.get(state_descriptor)
 
 
@@ -88,11 +85,11 @@ class BroadcastContext(_BaseContext, RowContext):
     """The ``Context`` of a broadcast record."""
 
     def get_current_key(self) -> NoReturn:
-        """Refused: raises UserError."""
+        """Raises UserError: broadcast records have no key."""
         raise self._keyless("key")
 
     def timer_service(self) -> NoReturn:
-        """Refused: raises UserError."""
+        """Raises UserError: broadcast records have no timers."""
         raise self._keyless("timers")
 
     def _keyless(self, what: str) -> UserError:

@@ -24,10 +24,9 @@ class KeyedCoProcessOperator(KeyedProcessOperator):
     methods = ("process_element1", "process_element2")
 
     def open(self, context: OperatorContext) -> None:
-        """Make the function's context, then open the function."""
         self._keys = SharedKeys(context.name)
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Process a batch. Raises UnsupportedKey where the streams' keys are of two types."""
+        """Processes a batch. Raises UnsupportedKey if the streams' keys have two types."""
         return super().process(self._keys.checked(batch, port), port, out)

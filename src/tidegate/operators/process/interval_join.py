@@ -36,7 +36,7 @@ _TIMERS: Final = "interval-join"
 
 @dataclass(frozen=True, slots=True)
 class IntervalPlan:
-    """What a program says of an interval join.
+    """Plan of an interval join.
 
     lower_ms, upper_ms: how far a right record may lie after a left one to be paired with it, both
     included. types: of the two streams' records. late_tags: ids of the side outputs
@@ -50,7 +50,7 @@ class IntervalPlan:
 
 
 class JoinContext:
-    """The ``Context`` of a join function; one an operator, set anew for each pair."""
+    """The ``Context`` of a join function; one for each operator, set for each pair."""
 
     __slots__ = ("left_ms", "right_ms")
 
@@ -58,20 +58,16 @@ class JoinContext:
         self.left_ms = self.right_ms = MIN_TIMESTAMP_MS
 
     def get_left_timestamp(self) -> int:
-        """Event time of the left record."""
         return self.left_ms
 
     def get_right_timestamp(self) -> int:
-        """Event time of the right record."""
         return self.right_ms
 
     @property
     def timestamp_ms(self) -> int:
-        """The greater of the two."""
         return max(self.left_ms, self.right_ms)
 
     def get_timestamp(self) -> int:
-        """The greater of the two."""
         return self.timestamp_ms
 
 
@@ -86,7 +82,6 @@ class IntervalJoinOperator(FunctionOperator):
         self.key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        """Take up what was kept before, then open the function."""
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._cell = context.current_key
         self._keys = SharedKeys(context.name)
@@ -102,12 +97,12 @@ class IntervalJoinOperator(FunctionOperator):
         self._own = owner(self._own, context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Pair a batch with what is there of the other side; late records are set aside."""
+        """Joins a batch with the stored other side; late records are set aside."""
         rows = self._in_time(self._keys.checked(batch, port), port, out)
         return emit_rows(self._joined(rows, port), self._draws, out, timed=self._pair)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Remove what no record can be paired with any more, then pass the watermark on."""
+        """Removes records that can't be joined any more, then emits the watermark."""
         self._watermark_ms = watermark.ms
         if is_due(self._timers, watermark.ms):
             return ahead_of(watermark, self._clean_up(watermark.ms), out)
@@ -174,7 +169,7 @@ class IntervalJoinOperator(FunctionOperator):
 
 
 class _Side:
-    """The records of one stream. lower_ms, upper_ms: where what they are paired with may lie."""
+    """Records of one stream. lower_ms, upper_ms: bounds of their partners' event time."""
 
     def __init__(
         self, context: OperatorContext, plan: IntervalPlan, port: int, lower_ms: int, upper_ms: int
@@ -187,7 +182,6 @@ class _Side:
         self.late = LateRecords(context, plan.late_tags[port])
 
     def keep(self, value: object, ms: int) -> None:
-        """Keep a record of the current key."""
         kept = self._kept.get(ms) or []
         kept.append(value)
         self._kept.put(ms, kept)
@@ -198,9 +192,9 @@ class _Side:
         return [(ms, self._kept.get(ms) or []) for ms in found]
 
     def needed_until_ms(self, ms: int) -> int:
-        """The watermark from which on nothing can be paired with records of an event time."""
+        """Watermark after which records of an event time can't be joined."""
         return min(ms + self._wait_ms, MAX_WATERMARK_MS)
 
     def remove_needed_until(self, ms: int) -> None:
-        """Remove the current key's records whose time is over then."""
+        """Removes the current key's records that aren't needed after that watermark."""
         self._kept.remove(ms - self._wait_ms)

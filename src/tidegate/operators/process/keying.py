@@ -28,7 +28,6 @@ class ReinterpretOperator(Operator):
         self._key = key
 
     def open(self, context: OperatorContext) -> None:
-        """Learn which key groups belong here."""
         self._name = context.name
         self._context = context
         self._hasher = KeyHasher(
@@ -36,7 +35,7 @@ class ReinterpretOperator(Operator):
         )
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Key a batch. Raises GraphError for a row that belongs to another subtask."""
+        """Keys a batch. Raises GraphError for a row of another subtask."""
         rows = as_rows(batch)
         selected = keys_of_rows(rows.values, self._key, f"operator '{self._name}'")
         keys, groups = self._hasher.keyed(selected)
@@ -61,7 +60,6 @@ class WithKeyOperator(Operator):
     """Each row as ``Row(f0=key, f1=row)``."""
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Pair a batch with its keys."""
         rows = as_rows(batch)
         keys, _ = keys_of(rows)
         pairs = zip(keys, rows.values, strict=True)

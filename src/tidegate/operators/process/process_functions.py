@@ -23,7 +23,7 @@ TIMERS = "user-timers"
 
 
 class OperatorTime:
-    """The ``TimerService`` of a function. timers: those of its keys; None where it has none."""
+    """The ``TimerService`` of a function. timers: of its keys; None without keys."""
 
     def __init__(self, context: OperatorContext, timers: Timers | None = None) -> None:
         self._name = context.name
@@ -32,23 +32,18 @@ class OperatorTime:
         self.watermark_ms = MIN_TIMESTAMP_MS
 
     def current_watermark(self) -> int:
-        """Event time that the operator has reached."""
         return self.watermark_ms
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Set a timer of the current key. Raises UserError where there are no keys."""
         self._keyed.event.register(timestamp)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Set a timer of the current key. Raises UserError where there are no keys."""
         self._keyed.processing.register(timestamp)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Take back a timer of the current key. Raises UserError where there are no keys."""
         self._keyed.event.delete(timestamp)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Take back a timer of the current key. Raises UserError where there are no keys."""
         self._keyed.processing.delete(timestamp)
 
     @property
@@ -63,7 +58,7 @@ class OperatorTime:
 
 
 class RowContext:
-    """The ``Context`` of a process function; one an operator, set anew for each row."""
+    """The ``Context`` of a process function; one for each operator, set for each row."""
 
     __slots__ = ("_time", "timestamp_ms")
 
@@ -72,11 +67,10 @@ class RowContext:
         self.timestamp_ms: int | None = None
 
     def timestamp(self) -> int | None:
-        """Event time of the record, milliseconds; None where it has none."""
         return self.timestamp_ms
 
     def timer_service(self) -> OperatorTime:
-        """Time, and timers where there are keys."""
+        """Time, and timers if there are keys."""
         return self._time
 
 
@@ -91,11 +85,9 @@ class KeyedRowContext(RowContext):
         self.domain = TimeDomain.EVENT_TIME
 
     def get_current_key(self) -> object:
-        """The key of the record or timer."""
         return self._cell.key
 
     def time_domain(self) -> TimeDomain:
-        """What the timer goes by."""
         return self.domain
 
 

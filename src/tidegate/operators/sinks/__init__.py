@@ -1,1 +1,1 @@
-"""Sinks: writers, and what they have prepared until its commit is confirmed."""
+"""Sinks: their writers, and prepared output until its commit is confirmed."""

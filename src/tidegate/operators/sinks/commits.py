@@ -47,22 +47,22 @@ class Commits:
         self._committing = False
 
     def add(self, checkpoint: CheckpointId, prepared: Prepared) -> None:
-        """A writer has prepared this for the checkpoint."""
+        """Adds what a writer has prepared for a checkpoint."""
         if prepared.committables:
             self._held.setdefault(checkpoint, []).extend(prepared.committables)
         if prepared.durable is not None:
             self._durable.setdefault(checkpoint, []).append(prepared.durable)
 
     def not_durable(self) -> list[Awaitable[object]]:
-        """What has to be done before a snapshot with all of this may be acknowledged."""
+        """Work that must finish before a snapshot of all this may be acknowledged."""
         return [future for futures in self._durable.values() for future in futures]
 
     def elements(self) -> list[tuple[int, bytes]]:
-        """All of it, as elements of the operator's state."""
+        """All committables, as elements of the operator's state."""
         return [(checkpoint, one) for checkpoint, held in self._held.items() for one in held]
 
     def complete(self, checkpoint: CheckpointId) -> None:
-        """Commit what the checkpoint and those before it hold."""
+        """Commits everything up to a checkpoint."""
         self._completed = max(self._completed, checkpoint)
         for durable in [cut for cut in self._durable if cut <= checkpoint]:
             del self._durable[durable]
@@ -70,20 +70,19 @@ class Commits:
             self._context.start(self.commit_due())
 
     def complete_all(self) -> None:
-        """All of it is due, for no checkpoint will come; to be followed by `commit_due`."""
+        """Makes everything due, since no checkpoint will come; followed by `commit_due`."""
         self._completed = max(self._held, default=self._completed)
 
     @property
     def due(self) -> bool:
-        """Whether anything may be committed."""
+        """True if anything may be committed."""
         return self._next_due() is not None
 
     def _next_due(self) -> CheckpointId | None:
-        """The oldest checkpoint whose committables may be committed."""
         return min((cut for cut in self._held if cut <= self._completed), default=None)
 
     async def commit_due(self) -> None:
-        """Commit what is due. Raises CommitFailed where that cannot be, or not in so many tries."""
+        """Commits everything due. Raises CommitFailed if that is impossible, or fails too often."""
         if self._committing:
             return  # two completions came before the first of these ran; that one does both
         self._committing = True
@@ -122,7 +121,7 @@ class Commits:
 
 
 class AllOf:
-    """Done when all are. Nobody may ever wait for it: a snapshot that is given up does not."""
+    """Done when all awaitables are. It may never be awaited, as when a snapshot is aborted."""
 
     def __init__(self, waiting: Sequence[Awaitable[object]]) -> None:
         self._waiting = waiting
@@ -132,6 +131,6 @@ class AllOf:
 
 
 async def all_of(waiting: Sequence[Awaitable[object]]) -> None:
-    """Wait for all; what is given up meanwhile goes on all the same."""
+    """Waits for all; work that is abandoned meanwhile goes on."""
     for one in waiting:
         await asyncio.shield(one)  # a checkpoint that is given up must not take the files along

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SinkContext:
-    """The ``Context`` of a sink function; one an operator, set anew for each row."""
+    """The ``Context`` of a sink function; one for each operator, set for each row."""
 
     __slots__ = ("current_processing_time", "timestamp_ms", "watermark_ms")
 
@@ -27,11 +27,9 @@ class SinkContext:
         self.watermark_ms = MIN_TIMESTAMP_MS
 
     def current_watermark(self) -> int:
-        """Event time that the sink has reached."""
         return self.watermark_ms
 
     def timestamp(self) -> int | None:
-        """Event time of the record; None where it has none."""
         return self.timestamp_ms
 
 
@@ -44,12 +42,10 @@ class SinkFunctionOperator(FunctionOperator):
         super().__init__(function, "invoke")
 
     def open(self, context: OperatorContext) -> None:
-        """Make the function's context, then open the function."""
         self._row = SinkContext(context)
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Hand over a batch, row by row."""
         rows, context, call = as_rows(batch), self._row, self._call
         value: object = None
         try:
@@ -63,10 +59,8 @@ class SinkFunctionOperator(FunctionOperator):
             raise user_code_failed(error, operator=self._name, row=value) from error
 
     def on_watermark(self, watermark: Watermark, out: Output) -> None:
-        """Note how far event time has come."""
         self._row.watermark_ms = watermark.ms
 
     def finish(self, out: Output) -> None:
-        """Let the function write out what it kept back."""
         if isinstance(self._function, SinkFunction):
             self._guarded(self._function.finish)

@@ -46,14 +46,13 @@ class SinkHost(Operator):
             self.coordinator = sink.coordinator
 
     def check(self) -> None:
-        """Let the sink look at what it needs."""
         check = getattr(self._sink, "check", None)
         if check is not None:
             check()
 
     @property
     def commits(self) -> bool:
-        """Whether output can be seen only once a checkpoint is complete."""
+        """True if output becomes visible only with a completed checkpoint."""
         committer = self._sink.committer()
         if committer is None:
             return False
@@ -61,22 +60,19 @@ class SinkHost(Operator):
         return True
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Tell the writer, if it wants to hear of it."""
         if isinstance(writer := self._made(), NotifiedWriter):
             writer.on_complete(checkpoint)
 
     def on_event(self, event: OperatorEvent) -> None:
-        """An event from the sink's coordinator."""
         if isinstance(writer := self._made(), CoordinatedWriter):
             writer.on_event(event)
 
     def close(self) -> None:
-        """Close the writer."""
         if (writer := self._made()) is not None:
             writer.close()
 
     def _made(self) -> SinkWriter | None:
-        """The writer; None where `open` has not come so far."""
+        """The writer; None before `open` made it."""
         return getattr(self, "_writer", None)
 
 
@@ -84,7 +80,6 @@ class SinkOperator(SinkHost):
     """Hosts the writer and the committer of a sink."""
 
     def open(self, context: OperatorContext) -> None:
-        """Commit what the restored checkpoint holds, then make the writer."""
         self._context = context
         self._committer = self._sink.committer()
         self.declare(context)
@@ -100,7 +95,7 @@ class SinkOperator(SinkHost):
             context.start(self._recover(self._recovered))
 
     def declare(self, context: OperatorContext) -> None:
-        """Ask for what is not committed, and what the writer keeps."""
+        """Requests the states of uncommitted output and of the writer."""
         committables = OperatorStateDescriptor(COMMITTABLES_STATE)
         writers = OperatorStateDescriptor(WRITER_STATE)
         self._committables_state = cast(
@@ -119,7 +114,6 @@ class SinkOperator(SinkHost):
         self._writer = self._sink.writer(SinkWriterContext(self._context), restored)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Write a batch."""
         if self._writer is None:
             return self._write_later(batch)
         waiting = self._writer.write(batch)
@@ -131,7 +125,7 @@ class SinkOperator(SinkHost):
         yield self._writer.write(batch)
 
     def finish(self, out: Output) -> Steps:
-        """Prepare the last of the output; without checkpoints, commit it too."""
+        """Prepares the last output; without checkpoints, commits it too."""
         if self._recovered is not None:
             yield self._recovered
         assert self._writer is not None, "a failed recovery ends the subtask"
@@ -146,7 +140,6 @@ class SinkOperator(SinkHost):
         await self._commits.commit_due()
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
-        """Cut the output."""
         if self._writer is not None and not self._finished:
             self._prepare(end_of_input=False)
 
@@ -155,7 +148,7 @@ class SinkOperator(SinkHost):
         self._prepared.append(prepared_by(self._writer, self._context, end_of_input=end_of_input))
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        """Put into state what is not known to be committed, and the writer's own."""
+        """Writes uncommitted output and the writer's state into operator state."""
         waiting = self._cut(context.checkpoint)
         if self._recovered is not None:
             # So that once a checkpoint after the restore is complete, nothing older is needed.
@@ -166,26 +159,24 @@ class SinkOperator(SinkHost):
         return AllOf(waiting) if waiting else None
 
     def _cut(self, checkpoint: CheckpointId) -> list[Awaitable[object]]:
-        """What was prepared until now belongs to the checkpoint; what has to be durable for it."""
+        """Assigns prepared output to a checkpoint; returns the work that makes it durable."""
         for prepared in self._prepared:
             self._commits.add(checkpoint, prepared)
         self._prepared = []
         return self._commits.not_durable()
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Commit what the checkpoint holds, and those before it."""
         super().on_complete(checkpoint)
         self._commits.complete(checkpoint)
 
     def close(self) -> None:
-        """Close writer and committer."""
         super().close()
         if getattr(self, "_committer", None) is not None:
             cast("Committer", self._committer).close()
 
 
 def prepared_by(writer: SinkWriter, context: OperatorContext, *, end_of_input: bool) -> Prepared:
-    """What a writer prepares, which is being made durable from now on."""
+    """Output that a writer prepares, and its durability under way."""
     prepared = writer.prepare_commit(end_of_input=end_of_input)
     if prepared.durable is None:
         return prepared
@@ -213,5 +204,4 @@ class SinkWriterContext:
         self._context = context
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Run a call that blocks on the slot's pool."""
         return self._context.run_blocking(call)

@@ -39,15 +39,13 @@ if TYPE_CHECKING:
 
 
 class SinkWriterOperator(SinkHost):
-    """Hosts the writer of a sink; what it prepares goes on as rows, a `CommittableMessage` each."""
+    """Hosts the writer of a sink; emits each prepared committable as a `CommittableMessage`."""
 
     def declare(self, context: OperatorContext) -> None:
-        """Ask for what the writer keeps."""
         writers = OperatorStateDescriptor(WRITER_STATE)
         self._state = cast("OperatorListState[bytes]", context.operator_state(writers))
 
     def open(self, context: OperatorContext) -> None:
-        """Make the writer."""
         self._context = context
         self.declare(context)
         self._durable: list[Awaitable[object]] = []
@@ -55,18 +53,16 @@ class SinkWriterOperator(SinkHost):
         self._writer = self._sink.writer(SinkWriterContext(context), self._state.get())
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Write a batch."""
         waiting = self._writer.write(batch)
         return None if waiting is None else iter((waiting,))
 
     def finish(self, out: Output) -> Steps | None:
-        """Hand on the last of the output; without checkpoints, once it is durable."""
+        """Emits the last output; without checkpoints, once it is durable."""
         self._hand_on(out, end_of_input=True)
         self._finished = True
         return None if self._context.checkpointing else iter((AllOf(self._durable),))
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
-        """Cut the output, and hand it on."""
         if not self._finished:
             self._hand_on(out, end_of_input=False)
 
@@ -78,7 +74,7 @@ class SinkWriterOperator(SinkHost):
         out.emit(RowBatch([CommittableMessage(each, subtask) for each in prepared.committables]))
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        """Put the writer's own state into state; the rest is on its way to the committer."""
+        """Writes the writer's state into operator state; the rest goes to the committer."""
         self._state.update(self._writer.snapshot(context.checkpoint))
         waiting, self._durable = self._durable, []
         return AllOf(waiting) if waiting else None
@@ -94,14 +90,12 @@ class CommitterOperator(Operator):
         self._make = committer
 
     def declare(self, context: OperatorContext) -> None:
-        """Ask for what is not committed."""
         committables = OperatorStateDescriptor(COMMITTABLES_STATE)
         self._state = cast(
             "OperatorListState[tuple[int, bytes]]", context.operator_state(committables)
         )
 
     def open(self, context: OperatorContext) -> None:
-        """Begin to commit what the restored checkpoint holds."""
         self._context = context
         self._committer = self._make()
         self.declare(context)
@@ -118,7 +112,7 @@ class CommitterOperator(Operator):
         recovered.set_result(None)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Take committables in for the next checkpoint."""
+        """Adds committables to the next checkpoint."""
         messages = as_rows(batch).values
         for message in messages:
             if not isinstance(message, CommittableMessage):
@@ -132,7 +126,6 @@ class CommitterOperator(Operator):
         out.emit(batch)
 
     def finish(self, out: Output) -> Steps | None:
-        """Without checkpoints, commit all that came."""
         if self._context.checkpointing:
             return None
         return iter((self._commit_without_checkpoint(),))
@@ -147,17 +140,15 @@ class CommitterOperator(Operator):
         self._taken = []
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        """Put into state what is not known to be committed."""
+        """Writes uncommitted output into operator state."""
         self._cut(context.checkpoint)
         self._state.update(self._commits.elements())
         # So that once a checkpoint after the restore is complete, nothing older is needed.
         return None if self._recovered is None else AllOf([self._recovered])
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Commit what the checkpoint holds, and those before it."""
         self._commits.complete(checkpoint)
 
     def close(self) -> None:
-        """Close the committer."""
         if getattr(self, "_committer", None) is not None:
             cast("Committer", self._committer).close()

@@ -57,32 +57,29 @@ class SourceReaderOperator(SourceOperator):
         self._conversion = None if type_info is None else Conversion(type_info, name)
 
     def check(self) -> None:
-        """Let the source look at what it needs."""
         check = getattr(self._source, "check", None)
         if check is not None:
             check()
 
     @property
     def unmatched(self) -> Sequence[str]:
-        """Places where the source, which goes on looking, finds nothing now."""
+        """Places where a continuing source finds nothing at present."""
         return getattr(self._source, "unmatched", ())
 
     @property
     def bounded(self) -> bool:
-        """Whether the source comes to an end by itself."""
+        """True if the source ends by itself."""
         return self._source.bounded
 
     @property
     def staged(self) -> Staged | None:
-        """What the source has to have written; None where it has nothing."""
+        """Data that must be written for the source; None without such data."""
         return getattr(self._source, "staged", None)
 
     def coordinator(self, context: CoordinatorContext) -> SourceCoordinator:
-        """The driver-side half."""
         return SourceCoordinator(self._source, context, self._name, self._strategy.alignment)
 
     def open(self, context: OperatorContext) -> None:
-        """Make the reader and give it the splits that fell to this subtask."""
         self._context = context
         self._wanting = False
         self._letters = context.metrics.counter("numDeadLetters")
@@ -98,7 +95,7 @@ class SourceReaderOperator(SourceOperator):
             self._reader.add_splits(restored)
 
     def declare(self, context: OperatorContext) -> None:
-        """Ask for the splits, and see that the source reads such."""
+        """Requests the splits, and checks that the source can read them."""
         self._restored(context)
 
     def _restored(self, context: OperatorContext) -> list[object]:
@@ -109,7 +106,7 @@ class SourceReaderOperator(SourceOperator):
         return [ship.restored(kind, data, name=name) for data in self._state.get()]
 
     def poll(self, out: Output) -> Polled:
-        """Emit the reader's next batch, unless it is too far ahead of its group."""
+        """Emits the reader's next batch, unless it is too far ahead of its group."""
         reader, alignment = self._reader, self._alignment
         rests = alignment is not None and alignment.rests(self._time.position_ms)
         self._time.beat(out, reading=not rests)
@@ -146,7 +143,6 @@ class SourceReaderOperator(SourceOperator):
         return batch if batch is None or self._conversion is None else self._conversion.batch(batch)
 
     def on_event(self, event: OperatorEvent) -> None:
-        """Splits have come, or word that none will."""
         match event.payload:
             case SplitsAssigned(splits):
                 self._wanting = False
@@ -161,16 +157,13 @@ class SourceReaderOperator(SourceOperator):
         self._context.wake()
 
     def snapshot(self, context: SnapshotContext) -> None:
-        """Put the splits with their positions into state."""
         splits = self._reader.snapshot(context.checkpoint)
         self._state.update([ship.dumps(split, name=self._name) for split in splits])
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Tell the reader."""
         self._reader.on_complete(checkpoint)
 
     def close(self) -> None:
-        """Close the reader."""
         reader = getattr(self, "_reader", None)
         if reader is not None:
             reader.close()
@@ -196,7 +189,7 @@ class _ReaderContext:
         self._letters.append((tag.tag_id, letters))
 
     def take_letters(self) -> list[tuple[str, Sequence[DeadLetter]]]:
-        """What has been told since this was last asked, by the tag's id."""
+        """Letters since the last call, by the tag's id."""
         taken, self._letters = self._letters, []
         return taken
 

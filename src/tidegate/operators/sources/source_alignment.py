@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 class AlignmentGroup:
-    """How far the readers of all sources of a group have come; those that do not count are out."""
+    """Progress of all readers of a group's sources; readers that don't count are missing."""
 
     def __init__(self) -> None:
         self._reached: dict[tuple[SourceAlignment, int], int] = {}
 
     def reached(self, source: SourceAlignment, subtask: int, ms: int | None) -> None:
-        """A reader has come so far; None where it does not count."""
+        """Records a reader's progress; None if it does not count."""
         if ms is None:
             self._reached.pop((source, subtask), None)
         else:
             self._reached[source, subtask] = ms
 
     def allowed(self, drift_ms: int) -> int:
-        """How far a reader may go that may be ahead so much; without bound where one is alone."""
+        """Limit for a reader that may be ahead by this much; unbounded if it is alone."""
         if len(self._reached) < 2:
             return MAX_WATERMARK_MS
         return min(min(self._reached.values()) + drift_ms, MAX_WATERMARK_MS)
@@ -53,20 +53,18 @@ class SourceAlignment:
         self._told: dict[int, int] = {}
 
     def start(self) -> None:
-        """Begin to announce."""
         self._context.call_later(self._update_ms, self._announce)
 
     def reader_ready(self, subtask: int) -> None:
-        """A reader runs; it knows of no bound."""
+        """A reader runs, without a limit yet."""
         self._told[subtask] = MAX_WATERMARK_MS
 
     def reader_reset(self, subtask: int) -> None:
-        """A reader begins anew."""
         self._told.pop(subtask, None)
         self._group.reached(self, subtask, None)
 
     def reached(self, subtask: int, ms: int | None) -> None:
-        """A reader tells how far it has come."""
+        """A reader reports its progress."""
         self._group.reached(self, subtask, ms)
 
     def _announce(self) -> None:
@@ -94,11 +92,11 @@ class ReaderAlignment:
         self._arm()
 
     def allow(self, ms: int) -> None:
-        """Read no further than this watermark."""
+        """Sets the watermark beyond which not to read."""
         self._allowed_ms = ms
 
     def rests(self, position_ms: int | None) -> bool:
-        """Whether the reader is too far ahead. position_ms: None where it does not count.
+        """True if the reader is too far ahead. position_ms: None if it does not count.
 
         Its place is told once in the update interval, and at once where others may wait for it.
         """
@@ -111,7 +109,6 @@ class ReaderAlignment:
         return resting
 
     def end(self) -> None:
-        """The reader has ended."""
         self._tell(None)
 
     def _tell(self, position_ms: int | None) -> None:

@@ -52,7 +52,7 @@ class SourceCoordinator:
         self._alignment = None if alignment is None else SourceAlignment(alignment, context)
 
     def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
-        """Make the enumerator and let it look for splits."""
+        """Makes the enumerator, which starts to look for splits."""
         self._enumerator = self.enumerator(data)
         self._enumerator.start()
         if self._alignment is not None:
@@ -66,7 +66,7 @@ class SourceCoordinator:
         return self._source.enumerator(_EnumeratorContext(self, self._context), data)
 
     def subtask_ready(self, subtask: int) -> None:
-        """A reader runs; what it asked for too early is asked for now."""
+        """A reader runs; requests that it made too early are handled now."""
         self._ready.add(subtask)
         if self._alignment is not None:
             self._alignment.reader_ready(subtask)
@@ -78,7 +78,6 @@ class SourceCoordinator:
             self._running.split_requested(subtask)
 
     def subtask_reset(self, subtask: int, checkpoint: CheckpointId | None) -> None:
-        """Take back what the reader was given after that checkpoint."""
         self._ready.discard(subtask)
         self._asked.discard(subtask)
         self._exhausted.discard(subtask)
@@ -87,7 +86,6 @@ class SourceCoordinator:
         self._running.add_back(subtask, self._tracker.take_back(subtask, checkpoint))
 
     def on_event(self, subtask: int, event: OperatorEvent) -> None:
-        """A reader wants splits, or says how far it has come."""
         match event.payload:
             case SplitsWanted():
                 if subtask in self._ready:
@@ -101,21 +99,19 @@ class SourceCoordinator:
                 raise AssertionError(f"no event of a reader: {other!r}")
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """The enumerator's state."""
         data = self._running.snapshot(checkpoint)
         self._tracker.cut(checkpoint)
         return data
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """What was assigned before the checkpoint is the readers' for good."""
+        """Splits assigned before the checkpoint now belong to the readers for good."""
         self._tracker.forget(checkpoint)
         self._running.on_complete(checkpoint)
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do: the next checkpoint covers the same assignments."""
+        """Does nothing: the next checkpoint covers the same assignments."""
 
     def close(self) -> None:
-        """Close the enumerator."""
         if self._enumerator is not None:
             self._enumerator.close()
 
@@ -125,7 +121,6 @@ class SourceCoordinator:
         return self._enumerator
 
     def assign(self, subtask: int, splits: Sequence[object]) -> None:
-        """The enumerator gives splits to a reader."""
         if subtask not in self._ready:
             raise GraphError(
                 f"the enumerator of source '{self._name}' assigns splits to reader {subtask}, "
@@ -139,7 +134,6 @@ class SourceCoordinator:
             self._send(subtask, SplitsAssigned(shipped))
 
     def no_more_splits(self, subtask: int) -> None:
-        """The enumerator has no more for a reader."""
         self._exhausted.add(subtask)
         if subtask in self._ready:
             self._send(subtask, NoMoreSplits())
@@ -149,28 +143,28 @@ class SourceCoordinator:
 
 
 class AssignmentTracker:
-    """Who was given what since which checkpoint."""
+    """Remembers which splits were assigned to whom since each checkpoint."""
 
     def __init__(self) -> None:
         self._since: dict[int, list[object]] = {}
         self._cuts: dict[int, dict[int, list[object]]] = {}
 
     def assigned(self, subtask: int, splits: Sequence[object]) -> None:
-        """The subtask was given splits."""
+        """Records splits assigned to a subtask."""
         self._since.setdefault(subtask, []).extend(splits)
 
     def cut(self, checkpoint: CheckpointId) -> None:
-        """What was given until now belongs to this checkpoint."""
+        """Attributes assignments until now to a checkpoint."""
         self._cuts[checkpoint] = self._since
         self._since = {}
 
     def forget(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint, and so all before it, can be restored from."""
+        """Forgets assignments up to a checkpoint that can be restored."""
         for cut in [cut for cut in self._cuts if cut <= checkpoint]:
             del self._cuts[cut]
 
     def take_back(self, subtask: int, checkpoint: CheckpointId | None) -> list[object]:
-        """What the subtask was given after that checkpoint, oldest first; no longer its own."""
+        """Removes and returns a subtask's assignments after that checkpoint, oldest first."""
         splits: list[object] = []
         for cut, given in sorted(self._cuts.items()):
             if checkpoint is None or cut > checkpoint:

@@ -1,4 +1,4 @@
-"""What a source's readers and its coordinator say to one another.
+"""Messages between a source's readers and its coordinator.
 
 Splits travel as bytes made by ``api.ship``, since their class may live in the user's script.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SplitsWanted:
-    """Reader to coordinator: there is nothing left to read."""
+    """Reader to coordinator: no splits are left to read."""
 
 
 @dataclass(frozen=True, slots=True)

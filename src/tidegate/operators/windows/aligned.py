@@ -106,7 +106,6 @@ class AlignedWindowOperator(FiringOperator):
     """Windows of one size, the same for all keys. plan: with the assigner's own trigger."""
 
     def open(self, context: OperatorContext) -> None:
-        """Take up what was gathered before, then open the functions."""
         self._open(context, WindowContents(self._plan, context.name))
         windows = cast("AlignedWindows", self._plan.assigner)
         overlap = windows.slide_ms < windows.size_ms
@@ -137,7 +136,6 @@ class AlignedWindowOperator(FiringOperator):
         self._prepare(context)
 
     def snapshot(self, context: SnapshotContext) -> None:
-        """Note how far windows have fired, where contents outlive that."""
         super().snapshot(context)
         if self._progress is None:
             return
@@ -153,7 +151,7 @@ class AlignedWindowOperator(FiringOperator):
     # --- records ---
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Gather a batch; late records are set aside, or fire their windows at once."""
+        """Collects a batch; late records are set aside, or fire their windows at once."""
         rows = self._rows(batch, port)
         keys, groups = keys_of(rows)
         if not rows.values:
@@ -229,7 +227,7 @@ class AlignedWindowOperator(FiringOperator):
             raise user_code_failed(error, operator=self._name, row=row) from error
 
     def _begin(self) -> object:
-        """The accumulator of a pair that was not there: that of the record drawn last."""
+        """Accumulator for a new pair, which is that of the record drawn last."""
         keys, starts, groups, rest = self._adding
         at = -1 - length_hint(rest)
         key, known = keys[at], self._pane(starts[at])
@@ -241,7 +239,7 @@ class AlignedWindowOperator(FiringOperator):
     def _one_by_one(
         self, rows: Iterable[tuple[object, int, object, int]], out: Output
     ) -> Iterator[object]:
-        """Add records some of whose windows have fired already, or that are in none."""
+        """Adds records that are in no window, or in some that have fired already."""
         late = list[object](), list[int]()
         lateness_ms, progress = self._plan.lateness_ms, self._progress
         for key, group, value, stamp_ms in rows:
@@ -275,7 +273,7 @@ class AlignedWindowOperator(FiringOperator):
     # --- panes and windows ---
 
     def _pane(self, start: int) -> Keys:
-        """The keys of a pane; a new one has its windows fire and go."""
+        """Keys of a pane; a new pane schedules its windows."""
         keys = self._panes.get(start)
         if keys is None:
             keys = self._panes[start] = {}
@@ -305,14 +303,12 @@ class AlignedWindowOperator(FiringOperator):
     # --- time ---
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Fire the windows that have ended, then pass the watermark on."""
         self._watermark_ms = watermark.ms
         if self._event_time:
             self._pass_to(watermark.ms)
         return self._fire_then(self._due_results, self._is_due, watermark, out)
 
     def on_ready(self, out: Output) -> Steps | None:
-        """Fire the windows that have ended by the clock."""
         if self._event_time:
             return None
         self._pass_to(self._context.processing_time() - 1)
@@ -322,7 +318,6 @@ class AlignedWindowOperator(FiringOperator):
         return bool(self._due) and self._due[0][0] <= self._time_ms
 
     def _pass_to(self, time_ms: int) -> None:
-        """Time has come to there."""
         self._time_ms = max(self._time_ms, time_ms)
         size_ms, slide_ms = self._cut.windows.size_ms, self._cut.windows.slide_ms
         before = max(self._time_ms, self._fired_until_ms) + 1 - size_ms
@@ -351,7 +346,7 @@ class AlignedWindowOperator(FiringOperator):
         self._set_alarm()
 
     def _results_of(self, window: TimeWindow) -> Iterator[object]:
-        """Fire a window for the keys that are left, up to where the piece is over."""
+        """Fires a window for the remaining keys, until the piece is over."""
         cell, left, panes = self._cell, self._left, self._panes_of(window)
         state, checked, outlived = self._state, self._contents.checked, self._outlived
         clears = self._evaluation.clear is not None
@@ -381,7 +376,7 @@ class AlignedWindowOperator(FiringOperator):
             self._panes.pop(window.start, None)
 
     def _read_ahead(self, panes: Sequence[int]) -> int:
-        """Have the state read what the next keys have in panes; the number of those keys."""
+        """Lets the state read ahead for the next keys of panes; returns their number."""
         some = list(islice(self._left, _KEYS_AHEAD))
         pairs = [(key, pane) for key, _ in some for pane in panes]
         self._state.read_ahead(pairs, [group for _, group in some for _ in panes])
@@ -392,7 +387,7 @@ class AlignedWindowOperator(FiringOperator):
             self._context.wake_at_wall(self._due[0][0] + 1)
 
     def _is_to_fire(self, window: TimeWindow) -> bool:
-        """Whether a window of the current key has not fired before the restore, or got more."""
+        """True if a window of the current key had not fired before the restore, or has grown."""
         progress = self._progress
         assert progress is not None, "windows that go once they fire have no progress to note"
         if window.max_timestamp() > progress.of(self._cell.group):
@@ -403,7 +398,7 @@ class AlignedWindowOperator(FiringOperator):
     # --- contents ---
 
     def _put_together(self, panes: list[int]) -> object:
-        """What the current key's window holds; of several panes, copied, since they stay."""
+        """Content of the current key's window; merged from copies if it has several panes."""
         if len(panes) == 1:
             self._current.stand_on(panes[0])
             return self._state.get()
@@ -417,7 +412,7 @@ class AlignedWindowOperator(FiringOperator):
         return whole
 
     def _drop(self, window: TimeWindow) -> None:
-        """The window is over, with the panes that no later one has."""
+        """Drops a window, and the panes that no later window has."""
         self._known.discard(window.start)
         if self._evaluation.clear is not None:
             self._clear_all(window)
@@ -446,17 +441,13 @@ class _Gathered(AggregateFunction[Any, Any, Any]):
         self.create_accumulator = begin
 
     def create_accumulator(self) -> object:
-        """Made by the operator."""
         raise NotImplementedError
 
     def add(self, value: object, accumulator: object, /) -> object:
-        """As the contents do."""
         raise NotImplementedError
 
     def get_result(self, accumulator: object) -> object:
-        """The accumulator."""
         return accumulator
 
     def merge(self, acc_a: object, acc_b: object) -> object:
-        """Not called."""
         raise NotImplementedError

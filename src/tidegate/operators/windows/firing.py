@@ -1,4 +1,4 @@
-"""What all window operators share: what a window holds, and what it gives when it fires."""
+"""Base of all window operators: contents of a window, and its results."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _KINDS: Final = (GlobalWindow, CountWindow, TimeWindow)
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """What a program says of its windows.
+    """Plan of windows, as the program defines them.
 
     reduce, aggregate: how records are gathered; neither: they are kept. function: what makes
     results of a window; None for what was gathered. functions: all objects of the program among
@@ -85,13 +85,13 @@ class WindowPlan:
 
 
 class WindowInput:
-    """Batches of the inputs as windows hold them. operator: its name."""
+    """Batches of the inputs in the form that windows hold. operator: its name."""
 
     def __init__(self, plan: WindowPlan, operator: str) -> None:
         self._keys = SharedKeys(operator) if plan.paired else None
 
     def rows(self, batch: Batch, port: int) -> RowBatch:
-        """The rows of a batch. Raises UnsupportedKey where two inputs have keys of two types."""
+        """Rows of a batch. Raises UnsupportedKey if two inputs have keys of two types."""
         if self._keys is None:
             return as_rows(batch)
         rows = self._keys.checked(batch, port)
@@ -104,7 +104,7 @@ class WindowInput:
 
 
 class WindowContents(AggregateFunction[Any, Any, Any]):
-    """How records become what a window holds: an aggregate whose result is the accumulator."""
+    """Conversion of records to a window's content: an aggregate whose result is the accumulator."""
 
     def __init__(self, plan: WindowPlan, operator: str) -> None:
         self._reduce = (
@@ -120,22 +120,18 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
             self.type = ListTypeInfo(self.type)
 
     def create_accumulator(self) -> object:
-        """What a window begins with."""
         return [] if self._reduce is None else _NOTHING
 
     def add(self, value: object, accumulator: Any, /) -> object:
-        """With one more record."""
         if self._reduce is None:
             accumulator.append(value)
             return accumulator
         return value if accumulator is _NOTHING else self._reduce(accumulator, value)
 
     def get_result(self, accumulator: object) -> object:
-        """The accumulator."""
         return accumulator
 
     def merge(self, acc_a: Any, acc_b: Any) -> object:
-        """Of two windows that are one now; may change the first."""
         if self._aggregate is not None:
             return self._aggregate.merge(acc_a, acc_b)
         if self._reduce is not None:
@@ -144,7 +140,7 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
         return acc_a
 
     def elements(self, accumulator: object) -> list[object]:
-        """What a window function is given, in a list of its own."""
+        """Arguments of a window function, in a new list."""
         if self._aggregate is not None:
             return [self._aggregate.get_result(accumulator)]
         if self._reduce is not None:
@@ -152,7 +148,7 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
         return cast("list[object]", accumulator).copy()
 
     def checked(self, accumulator: object) -> object:
-        """The accumulator. Raises TypeError for None, which a function has returned by mistake."""
+        """The accumulator. Raises TypeError for None, which a function returned by mistake."""
         if accumulator is None:
             call = "the reduce function" if self._aggregate is None else "AggregateFunction.add"
             raise TypeError(f"{call} has returned None; it must return the accumulated value")
@@ -160,12 +156,12 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
 
     @property
     def can_merge(self) -> bool:
-        """Whether ``merge`` may be counted on; where windows don't merge nobody else calls it."""
+        """True if ``merge`` works; where windows don't merge, nothing else calls it."""
         return self._aggregate is None or uses_both(self._aggregate.merge)
 
 
 class EvictedContents(WindowContents):
-    """Pairs of value and event time, of which an evictor leaves some; those are then gathered."""
+    """Pairs of value and event time; an evictor removes some, and the rest is aggregated."""
 
     def __init__(self, plan: WindowPlan, operator: str) -> None:
         record = plan.content_type if plan.aggregate is None else None
@@ -174,7 +170,6 @@ class EvictedContents(WindowContents):
         self._gathered = WindowContents(plan, operator)
 
     def elements(self, accumulator: object) -> list[object]:
-        """What a window function is given. accumulator: the values that are left."""
         gathered = self._gathered
         whole = gathered.create_accumulator()
         for value in cast("list[object]", accumulator):
@@ -197,7 +192,7 @@ def uses_both(merge: Callable[..., object]) -> bool:
 
 
 class Evaluation:
-    """Calls the window function. function: None where results are what was gathered."""
+    """Calls the window function. function: None if the aggregate is the result."""
 
     def __init__(self, function: object, contents: WindowContents, operator: str) -> None:
         self._contents = contents
@@ -212,7 +207,7 @@ class Evaluation:
     def results(
         self, key: object, window: Window, context: WindowContext, accumulator: object
     ) -> Iterable[object]:
-        """The results of a window. Raises UserError where the function gives nothing iterable."""
+        """Results of a window. Raises UserError if the function returns nothing iterable."""
         elements = self._contents.elements(accumulator)
         if self._call is None:
             return elements
@@ -248,7 +243,7 @@ def _caller(function: object) -> Callable[..., object] | None:
 
 
 class WindowContext:
-    """The ``Context`` of a process window function; one an operator, set anew for each window."""
+    """The ``Context`` of a process window function; one for each operator, set for each window."""
 
     def __init__(
         self,
@@ -265,11 +260,10 @@ class WindowContext:
         self._merging = isinstance(assigner, MergingWindowAssigner)
 
     def window(self) -> Window:
-        """The window."""
         return self.current
 
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window. Raises UserError where windows merge."""
+        """State of this key and window. Raises UserError if windows merge."""
         if self._merging:
             raise UserError(
                 "Per-window state is not allowed when using merging windows",
@@ -279,7 +273,6 @@ class WindowContext:
         return self._states
 
     def global_state(self) -> KeyedStateStore:
-        """State of this key over all its windows."""
         return self._runtime
 
 
@@ -299,7 +292,6 @@ class WindowStates:
         self._held: dict[str, tuple[StateDescriptor, State]] = {}
 
     def state(self, descriptor: StateDescriptor) -> Any:
-        """The state of that name."""
         held = self._held.get(descriptor.name)
         if held is not None and held[0] is descriptor:
             return held[1]
@@ -310,27 +302,22 @@ class WindowStates:
         return state
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """Value state."""
         return self.state(state_descriptor)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """List state."""
         return self.state(state_descriptor)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """Map state."""
         return self.state(state_descriptor)
 
     def get_reducing_state(
         self, state_descriptor: ReducingStateDescriptor[Any]
     ) -> ReducingState[Any]:
-        """Reducing state."""
         return self.state(state_descriptor)
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Any, Any]:
-        """Aggregating state."""
         return self.state(state_descriptor)
 
 
@@ -378,7 +365,7 @@ class Piece:
 
 
 class FiringOperator(FunctionOperator):
-    """What operators of windows share: how a window fires, and that watermarks wait for it."""
+    """Base of window operators: fires windows, and lets watermarks wait for that."""
 
     asks_later = True  # contexts of windows and triggers give out state
 
@@ -430,7 +417,6 @@ class FiringOperator(FunctionOperator):
         watermark: Watermark,
         out: Output,
     ) -> Steps | None:
-        """Fire what is due, then pass the watermark on."""
         if is_due():
             return ahead_of(watermark, self._fire(due, is_due, out), out)
         out.emit_watermark(watermark)
@@ -440,7 +426,7 @@ class FiringOperator(FunctionOperator):
         return emit_rows(results, self._draws, out, timed=self._current)
 
     def _evaluated(self, window: Window, gathered: object) -> Iterable[object]:
-        """The results of a window of the current key, to be drawn before anything else is done."""
+        """Results of a window of the current key; must be drawn before anything else happens."""
         key, own = self._cell.key, self._own
         self._current.enter(window)
         try:
@@ -465,21 +451,19 @@ class FiringOperator(FunctionOperator):
         return user_code_failed(error, operator=self._name, call=call)
 
     def _clear(self, window: Window) -> None:
-        """Tell the window function that a window of the current key is over."""
         if self._evaluation.clear is not None:
             self._current.enter(window)
             self._guarded(self._evaluation.clear, self._current.context)
 
 
 class LateRecords:
-    """Where records go that came too late for all their windows: aside, or nowhere."""
+    """Destination of records that are too late for all their windows: a side output, or nowhere."""
 
     def __init__(self, context: OperatorContext, tag: str | None) -> None:
         self._dropped = context.metrics.counter("numLateRecordsDropped")
         self._tag = tag
 
     def take(self, values: list[object], stamps: list[int], out: Output) -> None:
-        """These have come."""
         if self._tag is None:
             self._dropped.inc(len(values))
         elif values:
@@ -487,7 +471,7 @@ class LateRecords:
 
 
 def namespace_of(window: Window) -> object:
-    """What stands for a window in state: the fields of one of ours, else the window itself."""
+    """Namespace of a window in state: the fields of one of ours, else the window itself."""
     match window:
         case TimeWindow() if type(window) is TimeWindow:
             return window.start, window.end
@@ -500,7 +484,7 @@ def namespace_of(window: Window) -> object:
 
 
 def window_of(namespace: object) -> Window:
-    """The way back."""
+    """Window of a namespace in state."""
     if type(namespace) is tuple:
         fields = cast("tuple[int, ...]", namespace)
         return _KINDS[len(fields)](*fields)
@@ -508,7 +492,7 @@ def window_of(namespace: object) -> Window:
 
 
 def event_times(rows: RowBatch, operator: str) -> list[int]:
-    """The rows' event times. Raises UserError where they have none, or one that is no time."""
+    """Event times of rows. Raises UserError if one is missing or invalid."""
     if rows.timestamps_ms is None:
         raise UserError(
             "Records have no event time, which event-time windows need",

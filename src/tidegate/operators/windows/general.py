@@ -61,7 +61,6 @@ class WindowOperator(FiringOperator):
         self._evictor = evictor
 
     def open(self, context: OperatorContext) -> None:
-        """Take up state and timers, then open the functions."""
         kind = WindowContents if self._evictor is None else EvictedContents
         self._open(context, kind(self._plan, context.name))
         assigner = self._plan.assigner
@@ -84,7 +83,7 @@ class WindowOperator(FiringOperator):
     # --- records ---
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Add records to their windows; some may fire at once."""
+        """Adds records to their windows; some may fire at once."""
         rows = self._rows(batch, port)
         if self._event_time and rows.values:
             event_times(rows, self._name)
@@ -116,7 +115,7 @@ class WindowOperator(FiringOperator):
         self._late.take(*late, out)
 
     def _home(self, window: Window) -> tuple[Window, object] | None:
-        """The window that a record's window is, or is part of, and its home; None if it is over."""
+        """Window that holds a record, and the place of its content; None if it is over."""
         merging = self._merging
         if merging is None:
             return None if self._is_over(window.max_timestamp()) else (window, namespace_of(window))
@@ -153,7 +152,6 @@ class WindowOperator(FiringOperator):
         return () if result is TriggerResult.CONTINUE else self._obey(result, window, home)
 
     def _merged(self, whole: Window, old: list[Window], home: object, others: list[object]) -> None:
-        """Windows of the current key have become one."""
         if self._is_over(whole.max_timestamp()):
             raise UserError(
                 f"The windows {old} were merged into {whole}, whose time is over",
@@ -187,7 +185,6 @@ class WindowOperator(FiringOperator):
     # --- time ---
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Let triggers fire the windows whose time has come, then pass the watermark on."""
         self._watermark_ms = watermark.ms
         timers, on_time = self._timers.event, self._plan.trigger.on_event_time
 
@@ -197,7 +194,6 @@ class WindowOperator(FiringOperator):
         return self._fire_then(fired, partial(is_due, timers, watermark.ms), watermark, out)
 
     def on_ready(self, out: Output) -> Steps | None:
-        """Let triggers fire the windows whose time has come by the clock."""
         timers, on_time = self._timers.processing, self._plan.trigger.on_processing_time
         now_ms = self._context.processing_time()
 
@@ -233,7 +229,6 @@ class WindowOperator(FiringOperator):
     # --- windows ---
 
     def _obey(self, result: TriggerResult, window: Window, home: object) -> Iterator[object]:
-        """Do with a window of the current key what its trigger says."""
         if not isinstance(result, TriggerResult):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UserError(
                 f"The trigger has returned {result!r} for {window}, which is not a TriggerResult",
@@ -266,7 +261,6 @@ class WindowOperator(FiringOperator):
         self._state.update([(each.value, each.timestamp) for each in kept] or None)
 
     def _drop(self, window: Window, home: object) -> None:
-        """A window of the current key is over."""
         namespace = namespace_of(window)
         self._current.stand_on(home)
         self._state.clear()
@@ -286,7 +280,6 @@ class _AssignerContext:
         self.get_current_processing_time = context.processing_time
 
     def next_number(self) -> int:
-        """The number of the key's record."""
         if self._numbers is None:
             descriptor = ValueStateDescriptor(_NUMBER, LONG)
             self._numbers = cast("ValueState[int]", self._context.keyed_state(descriptor))

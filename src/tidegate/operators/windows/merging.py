@@ -1,4 +1,4 @@
-"""Which windows of a key have grown together, and where their contents stand."""
+"""Windows of a key that have merged, and the places of their contents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MergingWindows:
         self._merge = assigner.merge_windows
 
     def home(self, window: Window) -> object:
-        """Where the window's contents stand; None where the window is gone."""
+        """Place of a window's content; None if the window is gone."""
         return self._homes.get(namespace_of(window))
 
     def add(self, window: Window, merged: Merged) -> Window:
@@ -62,7 +62,7 @@ class MergingWindows:
         return joined
 
     def retire(self, window: Window) -> None:
-        """The window is over."""
+        """Removes a window that is over."""
         self._homes.remove(namespace_of(window))
 
     def _taken_out(self, window: Window) -> object:
@@ -72,7 +72,7 @@ class MergingWindows:
 
 
 class _Merges(MergeCallback[Window]):
-    """What an assigner has said of which windows become one."""
+    """Merges that an assigner has reported."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[list[Window], Window]] = []

@@ -44,26 +44,26 @@ class Progress:
         self.until_ms = max(self._reached.values(), default=MIN_TIMESTAMP_MS)
 
     def of(self, group: int) -> int:
-        """The time that a key group had reached; the beginning of time once that is caught up."""
+        """Time that a key group had reached; the beginning of time once it has caught up."""
         return self._reached.get(group, MIN_TIMESTAMP_MS)
 
     def caught_up(self) -> None:
-        """Time has come to where it was."""
+        """Time has reached the point of the restore."""
         self._reached.clear()
         self.until_ms = MIN_TIMESTAMP_MS
 
     def fire_again(self) -> None:
-        """The window of the current pair, which had fired, gets more."""
+        """Marks a fired window of the current pair for another firing."""
         self._again.update(True)
 
     def is_to_fire(self) -> bool:
-        """Whether the window of the current pair, which had fired, has got more since; once."""
+        """True, once, if a fired window of the current pair has new records."""
         again = self._again.value() is not None
         self._again.clear()
         return again
 
     def note(self, before_ms: int, from_ms: int | None = None, first: int = 0) -> None:
-        """Put into the state how far time has come; from key group ``first`` on, to ``from_ms``."""
+        """Writes progress into state, from key group ``first`` on. from_ms: the time reached."""
         groups = self._groups
         if not self._reached and from_ms is None:
             self._list.update([(groups.first, groups.last, before_ms)])

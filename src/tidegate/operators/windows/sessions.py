@@ -46,7 +46,6 @@ class SessionOperator(FiringOperator):
         self._gap_ms = cast("SessionWindows", plan.assigner).gap_ms
 
     def open(self, context: OperatorContext) -> None:
-        """Take up the sessions there were, then open the functions."""
         self._open(context, WindowContents(self._plan, context.name))
         self._time_ms = MIN_TIMESTAMP_MS
         kept, whole = self._contents.type, None
@@ -71,7 +70,7 @@ class SessionOperator(FiringOperator):
     # --- records ---
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Add records to the sessions of their keys; late ones fire them at once."""
+        """Adds records to the sessions of their keys; late ones fire them at once."""
         rows = self._rows(batch, port)
         stamps: Iterable[int] = ()
         if self._event_time and rows.values:
@@ -144,7 +143,7 @@ class SessionOperator(FiringOperator):
         return session
 
     def _noted(self, session: Session) -> Session:
-        """With a number of its own, by which the heap knows it."""
+        """The session with a number by which the heap knows it."""
         self._count += 1
         start, end, _, waits, kept = session
         noted = (start, end, self._count, waits, kept)
@@ -158,14 +157,12 @@ class SessionOperator(FiringOperator):
     # --- time ---
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Fire the sessions that have ended, then pass the watermark on."""
         self._watermark_ms = watermark.ms
         if self._event_time:
             self._time_ms = max(self._time_ms, watermark.ms)
         return self._fire_then(self._due_results, self._is_due, watermark, out)
 
     def on_ready(self, out: Output) -> Steps | None:
-        """Fire the sessions that have ended by the clock."""
         if self._event_time:
             return None
         self._time_ms = max(self._time_ms, self._context.processing_time() - 1)
@@ -182,7 +179,7 @@ class SessionOperator(FiringOperator):
         self._set_alarm()
 
     def _next_due(self) -> Iterator[object]:
-        """Fire the session that is due next, or drop it, unless it has grown."""
+        """Fires or drops the session that is due next, unless it has grown."""
         cell = self._cell
         due_ms, number, cell.group, cell.key = heappop(self._due)
         sessions = self._sessions.value() or []

@@ -1,4 +1,4 @@
-"""What triggers and evictors see of a window operator: time, timers, state of a key's window."""
+"""Contexts of triggers and evictors: time, timers, and state of a key's window."""
 
 from __future__ import annotations
 
@@ -38,14 +38,13 @@ class WindowTimers:
         self.event, self.processing = timers.event, timers.processing
 
     def register(self, domain: TimeDomain, ms: int, namespace: object) -> None:
-        """Set one; without effect for the end of all time, which never comes by the clock."""
+        """Sets a timer; without effect for the end of all time, which the clock never reaches."""
         if domain is TimeDomain.EVENT_TIME:
             self.event.register(ms, namespace)
         elif ms < MAX_WATERMARK_MS:
             self.processing.register(ms + 1, namespace)
 
     def delete(self, domain: TimeDomain, ms: int, namespace: object) -> None:
-        """Take one back."""
         if domain is TimeDomain.EVENT_TIME:
             self.event.delete(ms, namespace)
         elif ms < MAX_WATERMARK_MS:
@@ -76,7 +75,7 @@ class WindowTriggerContext:
         self.namespace: object = None
 
     def stand_on(self, namespace: object, merged: Sequence[object] = ()) -> None:
-        """Be that of a window of the current key. merged: those that have become it."""
+        """Switches to a window of the current key. merged: windows that merged into it."""
         self.namespace, self._merged = namespace, merged
         self._stand()
 
@@ -85,37 +84,31 @@ class WindowTriggerContext:
         self._pair.key, self._pair.group = (self._cell.key, self.namespace), self._cell.group
 
     def get_metric_group(self) -> Any:
-        """Metrics of the operator."""
         return self._metrics
 
     def register_event_time_timer(self, time: int) -> None:
-        """Set a timer of the window."""
         self._timers.register(TimeDomain.EVENT_TIME, time, self.namespace)
         self._stand()
 
     def register_processing_time_timer(self, time: int) -> None:
-        """Set a timer of the window."""
         self._timers.register(TimeDomain.PROCESSING_TIME, time, self.namespace)
         self._stand()
 
     def delete_event_time_timer(self, time: int) -> None:
-        """Take a timer of the window back."""
         self._timers.delete(TimeDomain.EVENT_TIME, time, self.namespace)
         self._stand()
 
     def delete_processing_time_timer(self, time: int) -> None:
-        """Take a timer of the window back."""
         self._timers.delete(TimeDomain.PROCESSING_TIME, time, self.namespace)
         self._stand()
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-        """State of the trigger for this key and window."""
         if isinstance(state_descriptor, AggregatingStateDescriptor):
             return self._aggregating(state_descriptor)
         return self._states.state(state_descriptor)
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        """Move what the merged windows have of a state to the new one. Raises UserError."""
+        """Moves a state of merged windows to the new one. Raises UserError."""
         here, state = self.namespace, self.get_partitioned_state(state_descriptor)
         parts: list[Any] = []
         for namespace in self._merged:
@@ -153,7 +146,7 @@ class WindowTriggerContext:
 
 
 class _Aggregating:
-    """Aggregating state whose accumulator can be had."""
+    """Aggregating state with access to its accumulator."""
 
     def __init__(self, held: ValueState[Any], function: AggregateFunction[Any, Any, Any]) -> None:
         self.accumulator, self.clear = held.value, held.clear
@@ -161,19 +154,16 @@ class _Aggregating:
         self._function = function
 
     def get(self) -> object:
-        """The result; None where nothing was added."""
         accumulator = self.accumulator()
         return None if accumulator is None else self._function.get_result(accumulator)
 
     def add(self, value: object) -> None:
-        """Add one."""
         accumulator = self.accumulator()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
         self._update(self._function.add(value, accumulator))
 
     def merge(self, other: object) -> None:
-        """Add all that is in another accumulator."""
         accumulator = self.accumulator()
         merged = other if accumulator is None else self._function.merge(accumulator, other)
         self._update(merged)

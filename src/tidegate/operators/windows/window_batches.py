@@ -80,7 +80,6 @@ class WindowAggregateBatchesOperator(Operator):
         self._late_tag = late_tag
 
     def open(self, context: OperatorContext) -> None:
-        """Take up the slices, and how far windows had fired."""
         self._name = context.name
         self._rows_max = context.settings.arrow_rows
         self._panes = context.keyed_panes(self.key_type)
@@ -93,12 +92,11 @@ class WindowAggregateBatchesOperator(Operator):
             self._columns = AggregatedColumns(self._aggregates, restored, self._name)
 
     def snapshot(self, context: SnapshotContext) -> None:
-        """Put down how far windows have fired."""
         schema = None if self._columns is None else self._columns.schema.serialize().to_pybytes()
         self._fired.note(schema)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Add a batch to its slices; rows that are late go aside."""
+        """Adds a batch to its slices; late rows go to the side output."""
         given = arrow_batch(batch, self._name)
         if not len(given):
             return
@@ -123,7 +121,6 @@ class WindowAggregateBatchesOperator(Operator):
             self._fire_again(self._columns, rows, stamps, out)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Fire the windows that end at or before it, in the order of their ends."""
         if watermark.ms > self._watermark_ms:
             yield from self._fire_due(watermark.ms, out)
             if watermark.ms < MAX_WATERMARK_MS:
@@ -227,7 +224,7 @@ class WindowAggregateBatchesOperator(Operator):
     def _fire_again(
         self, columns: AggregatedColumns, rows: Longs, stamps: Longs, out: Output
     ) -> None:
-        """Fire those windows of a batch that have fired before, for the keys that came late."""
+        """Fires windows again for keys of late rows."""
         key_groups = self._panes.key_groups(rows)
         reached = np.maximum(self._fired.restored_ms(key_groups), self._watermark_ms)
         first_end = (
@@ -297,7 +294,7 @@ class WindowAggregateBatchesOperator(Operator):
         )
 
     def _clean_up(self, watermark_ms: int) -> None:
-        """Drop slices after their last window; pack those that only windows will read."""
+        """Drops slices after their last window; packs slices that are only read from now on."""
         over: list[int] = []
         for start in self._panes.namespaces():
             if self._slices.last_end(start) - 1 + self._lateness_ms <= watermark_ms:
@@ -386,7 +383,7 @@ class _Fired:
 
 
 class _Gathered:
-    """Results of windows, passed on in batches of about the right size."""
+    """Emits results of windows in batches of a suitable size."""
 
     def __init__(self, rows_max: int, out: Output) -> None:
         self._rows_max = rows_max
@@ -396,7 +393,7 @@ class _Gathered:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch, last_ms: int) -> None:
-        """Add the results of a window; last_ms: the timestamp of all of them."""
+        """Adds results of a window. last_ms: their timestamp."""
         if not batch.num_rows:
             return
         self._batches.append(batch)
@@ -406,7 +403,6 @@ class _Gathered:
             self.flush()
 
     def flush(self) -> None:
-        """Pass on what there is."""
         batches, stamps = self._batches, self._last_ms
         if not batches:
             return
@@ -433,5 +429,4 @@ def _chosen(given: ArrowBatch, rows: NDArray[np.bool_]) -> ArrowBatch:
 
 
 def _plain(given: ArrowBatch) -> ArrowBatch:
-    """Without keys, for a stream that is not keyed."""
     return ArrowBatch(given.batch, given.timestamps_ms)
