@@ -40,7 +40,7 @@ class InFlightData:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskRestore:
-    """What one subtask starts from.
+    """Everything that one subtask starts from.
 
     operators: without those that start empty. finished: all of its vertex had finished, so it
     only passes barriers and the end on. in_flight: what it reads before anything new, in order.

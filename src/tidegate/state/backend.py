@@ -59,7 +59,7 @@ _DEFAULT: Final = CheckpointOptions()
 
 
 class StateReads(Protocol):
-    """What reads the handles of a snapshot; `storage.reading.StateReader` is one."""
+    """Reader of a snapshot's handles; `storage.reading.StateReader` implements it."""
 
     def read(self, handle: StreamStateHandle) -> bytes:
         """All bytes of a handle."""
@@ -68,15 +68,15 @@ class StateReads(Protocol):
     def view(
         self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
     ) -> memoryview:
-        """All bytes of a handle; many of them from its file or a new one, as they are needed."""
+        """All bytes of a handle, mapped from its file or a copy if they are many."""
         ...
 
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Write all bytes of a handle to a new file."""
+        """Writes all bytes of a handle to a new file."""
         ...
 
     def holds(self, handle: StreamStateHandle, file: Path) -> bool:
-        """Whether a file of this machine has what was written as that handle."""
+        """True if a file of this machine has exactly the bytes of that handle."""
         ...
 
     @property
@@ -175,15 +175,15 @@ class OperatorBackend:
     def timers(
         self, name: str, namespace: TypeInformation | None, alarm: Callable[[int], None]
     ) -> KeyedTimers:
-        """The timers of that name; made or restored. alarm: of processing time."""
+        """Timers of that name, new or restored. alarm: of processing time."""
         return KeyedTimers(self, name, namespace, alarm)
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
-        """The dense rows of the operator's keys. Raises SerializerIncompatible."""
+        """Dense rows of the operator's keys. Raises SerializerIncompatible."""
         return self._column_states().keyed_columns(key_type)
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        """The column of that name; made or restored. Raises SerializerIncompatible."""
+        """Column of that name, new or restored. Raises SerializerIncompatible."""
         return self._column_states().column(descriptor)
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
@@ -191,20 +191,20 @@ class OperatorBackend:
         return self._column_states().keyed_panes(key_type)
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[object]:
-        """The operator's list of that name; made or restored. Raises RestoreRefused."""
+        """List of the operator, new or restored. Raises RestoreRefused."""
         return self._operator_states.list_state(descriptor)
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[object, object]:
-        """The operator's map of that name; made or restored. Raises RestoreRefused."""
+        """Map of the operator, new or restored. Raises RestoreRefused."""
         return self._operator_states.broadcast_state(descriptor)
 
     def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and stored entry of all that a keyed state holds; no write meanwhile."""
+        """Key group, key and stored entry of all entries of a keyed state; no writes meanwhile."""
         return (self._keyed if self._disk is None else self._disk).scan(state)
 
     @property
     def before_batch(self) -> Callable[[Batch], None] | None:
-        """To be called with each batch before the operator is; None where that is not needed."""
+        """Function to call before each batch; None if it is not needed."""
         disk, log = self._disk, self._log
         if disk is None and log is None:
             return None
@@ -276,7 +276,7 @@ class OperatorBackend:
         columns: ColumnsSnapshot | None,
         states: OperatorSnapshot | None,
     ) -> PendingSnapshot:
-        """A checkpoint of the log's end, or of all keyed rows where the log has to begin anew."""
+        """A checkpoint of the log's end, or of all keyed rows if the log must start again."""
         number = CheckpointId(log.base.number)
         tail = None if self._rows is None or log.is_full else self._rows.cut()
         return PendingSnapshot(
@@ -297,7 +297,7 @@ class OperatorBackend:
         )
 
     def materialize(self) -> Materialization | None:
-        """All keyed rows, for the log to begin anew; None where that would be of no use."""
+        """All keyed rows as a new base of the log; None if a base would be useless."""
         begun = None if self._log is None else self._log.begin_base()
         if self._log is None or begun is None:
             return None
@@ -310,7 +310,7 @@ class OperatorBackend:
         )
 
     def _sections(self, checkpoint: CheckpointId, kind: SnapshotKind) -> PendingSections | None:
-        """What a checkpoint may name again of rows in memory; None where it shares nothing."""
+        """Sections of rows in memory to be named again; None if the checkpoint shares nothing."""
         if self._shared is None:
             return None
         self._shared.changed(self._keyed.written(), checkpoint)
@@ -319,21 +319,20 @@ class OperatorBackend:
         return self._shared.begin(checkpoint, full=kind is SnapshotKind.FULL_CHECKPOINT)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint is complete."""
         if self._shared is not None:
             self._shared.named.on_complete(checkpoint)
         if self._disk is not None and self._log is None:
             self._disk.on_complete(checkpoint)
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint was given up."""
+        """The checkpoint was aborted."""
         if self._shared is not None:
             self._shared.named.on_aborted(checkpoint)
         if self._disk is not None and self._log is None:
             self._disk.on_aborted(checkpoint)
 
     def close(self) -> None:
-        """Give the local disk back; nothing is used or written any more."""
+        """Releases the local disk; nothing is used or written afterwards."""
         if self._log is not None:
             self._log.close()
         if self._disk is not None:
@@ -396,7 +395,7 @@ class OperatorBackend:
                 self._column_states().load(header.columns, columns)
 
     def _restore_columns(self, data: memoryview) -> None:
-        """Columnar state from a stream of blocks, of which only this subtask's are wanted."""
+        """Restores columnar state from a stream of blocks; only this subtask's are used."""
         header = keyed_header(data, self._where)
         assert header.columns is not None, "nothing else is written to a stream of its own"
         blocks = [

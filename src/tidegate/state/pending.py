@@ -97,7 +97,7 @@ class PendingSnapshot:
 
     @property
     def is_encoded(self) -> bool:
-        """Whether nothing of it is left to be encoded."""
+        """True if everything is encoded."""
         return self._encoded or self._cancelled or self._failure is not None
 
     def encode(self, budget_ms: float) -> bool:
@@ -127,7 +127,7 @@ class PendingSnapshot:
         return True
 
     def finish(self) -> None:
-        """Encode all that is left; a failure is raised by the next `encode` or `upload`."""
+        """Encodes the rest; the next `encode` or `upload` raises a failure."""
         try:
             self.encode(math.inf)
         except Exception as error:
@@ -171,12 +171,11 @@ class PendingSnapshot:
             self._keyed = self._columns = self._operator_states = None
 
     def acknowledged(self) -> None:
-        """The driver hears of what `upload` gave. On the loop."""
         if self._log is not None:
             self._log.acknowledged()
 
     def cancel(self) -> None:
-        """Free what is kept for it. An upload under way goes on with what it has."""
+        """Frees everything kept for the snapshot. A running upload continues."""
         if not self.is_encoded:
             self._thaw()
         self._cancelled = True
@@ -264,7 +263,7 @@ class PendingSnapshot:
         keyed: KeyedSnapshot | None,
         columns: ColumnsSnapshot | None,
     ) -> tuple[int, ...]:
-        """Write what is left of it by key group; the offset of each key group."""
+        """Writes the rest by key group; returns their offsets."""
         stream = self._rows or self._keyed_stream(write, keyed, columns)
         rows = {} if keyed is None else keyed.blocks
         batches = {} if columns is None else _column_blocks(columns)
@@ -316,23 +315,23 @@ def _column_blocks(columns: ColumnsSnapshot) -> dict[int, list[Block]]:
 
 
 class _Pace:
-    """How many entries a step encodes: what fits into the time that is left, as measured."""
+    """Number of entries for each step, so that it fits into the remaining time."""
 
     def __init__(self) -> None:
         self._rows = _ROWS_AT_FIRST
         self._row_s = 0.0
 
     def rows(self) -> int:
-        """Entries of the next step."""
+        """Number of entries for the next step."""
         return self._rows
 
     def aim(self, left_s: float) -> None:
-        """Set the next step to what fits into a time."""
+        """Sets the time that the next step should take."""
         if self._row_s > 0.0:
             fit = left_s / self._row_s
             self._rows = int(min(max(fit, _ROWS_MIN), _ROWS_MAX))
 
     def took(self, rows: int, seconds: float) -> None:
-        """Learn from a step."""
+        """Learns from a step's duration."""
         each = seconds / max(rows, 1)
         self._row_s = each if self._row_s == 0.0 else (self._row_s + each) / 2

@@ -1,4 +1,4 @@
-"""What one operator's subtask has uploaded, and which of it a checkpoint may name again.
+"""Files that a subtask of an operator has uploaded, and which ones checkpoints may name again.
 
 **Which uploads are named again.** Those of the newest checkpoint that is known to be complete, save
 those that another one does without of which nothing is known yet: if that is complete meanwhile,
@@ -51,7 +51,7 @@ class SharedFiles(Generic[K, V]):
         checkpoint: CheckpointId,
         wanted: Callable[[dict[K, V]], dict[K, V]],
     ) -> dict[K, V]:
-        """What a checkpoint names again. wanted: of what it could name."""
+        """Files that a checkpoint names again. wanted: files that it could name."""
         with self._lock:
             known = {} if self._completed is None else self._named[self._completed]
             undecided = list(self._named.values())
@@ -66,13 +66,13 @@ class SharedFiles(Generic[K, V]):
             return again
 
     def uploaded(self, checkpoint: CheckpointId, written: Mapping[K, V]) -> None:
-        """A checkpoint that has begun names these, too, and nobody did before."""
+        """Adds files that a running checkpoint names first."""
         with self._lock:
             if checkpoint in self._named:
                 self._named[checkpoint] = {**self._named[checkpoint], **written}
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint is complete: the next ones may name its uploads."""
+        """A checkpoint is complete: later ones may name its uploads."""
         with self._lock:
             if checkpoint in self._named:
                 self._completed = checkpoint
@@ -80,14 +80,14 @@ class SharedFiles(Generic[K, V]):
                     del self._named[older]
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint was given up: nobody may name what was uploaded for it."""
+        """A checkpoint was aborted: nobody may name its uploads."""
         with self._lock:
             if checkpoint != self._completed:
                 self._named.pop(checkpoint, None)
 
 
 def in_own_files(handles: Mapping[str, StreamStateHandle]) -> dict[str, StreamStateHandle]:
-    """Those that are a whole file, which can be shared: what is inline is as good written again."""
+    """Handles of whole files, which can be shared; inline state is better written again."""
     return {
         name: handle
         for name, handle in handles.items()
@@ -96,5 +96,5 @@ def in_own_files(handles: Mapping[str, StreamStateHandle]) -> dict[str, StreamSt
 
 
 def placeholder(handle: StreamStateHandle) -> PlaceholderStreamStateHandle:
-    """What names a file again that the driver's registry knows."""
+    """Placeholder for a file in the driver's registry."""
     return PlaceholderStreamStateHandle(handle.physical_id, handle.state_size)

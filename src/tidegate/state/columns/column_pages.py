@@ -42,7 +42,7 @@ class FrozenArray:
         self._shared = np.full(pages, copy is not None)
 
     def save(self, rows: Longs) -> None:
-        """Copy what is about to be written; rows may lie behind the end."""
+        """Copies rows that are about to be written; they may lie beyond the end."""
         if not self._shared.any():
             return
         pages = rows >> PAGE_BITS
@@ -52,13 +52,13 @@ class FrozenArray:
             self._save(page)
 
     def steps(self) -> Iterator[int]:
-        """Copy what is still shared, a page a step; gives the rows of each."""
+        """Copies what is still shared, a page in each step; yields its rows."""
         for page in range(len(self._shared)):
             if self._shared[page]:
                 yield self._save(page)
 
     def release(self) -> None:
-        """Nobody asks for the values any more; from any thread, after the last of the steps too."""
+        """Frees the array when nobody needs it; from any thread, also after the last step."""
         self._shared[:] = False
         self._copies.clear()
         self._values = self._values[:0].copy()

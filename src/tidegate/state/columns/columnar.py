@@ -65,18 +65,17 @@ class KeyedColumnStates:
         self._rows_max = _ROWS_KEPT
 
     def keyed_columns(self, key_type: TypeInformation | None) -> ColumnTable:
-        """Columns over all keys; raises SerializerIncompatible for another key type."""
+        """Columns over all keys. Raises SerializerIncompatible for another key type."""
         if self._has_panes:
             raise self._other_shape("windows", "one column a key")
         self._declare(key_type)
         return self._table
 
     def column(self, descriptor: ColumnStateDescriptor) -> Column:
-        """A column over all keys."""
         return self._table.column(descriptor)
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedColumnStates:
-        """The operator's panes; raises SerializerIncompatible for another key type."""
+        """Panes of the operator. Raises SerializerIncompatible for another key type."""
         if len(self._rows) and not self._has_panes:
             raise self._other_shape("one column a key", "windows")
         self._has_panes = True
@@ -84,41 +83,34 @@ class KeyedColumnStates:
         return self
 
     def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
-        """The row of each key, in all panes; new keys get the next free rows."""
         return self._rows.index(keys, key_groups)
 
     def keys(self, rows: Longs) -> pa.Array:
-        """The keys of rows."""
         return self._rows.stored()[0].take(pa.array(rows))
 
     def key_groups(self, rows: Longs) -> NDArray[np.int16]:
-        """The key groups of rows."""
         return self._rows.stored()[1].take(rows)
 
     def pane(self, namespace: int) -> Pane:
-        """The pane of that number; made where there is none."""
         found = self._panes.get(namespace)
         if found is None:
             found = self._panes[namespace] = self.temporary()
         return found
 
     def namespaces(self) -> list[int]:
-        """The numbers of all panes, ascending."""
         return sorted(self._panes)
 
     def drop(self, namespaces: Iterable[int]) -> None:
-        """Forget panes; rows may have other numbers afterwards."""
         for namespace in namespaces:
             del self._panes[namespace]
         if len(self._rows) > self._rows_max:
             self._forget_keys()
 
     def temporary(self) -> Pane:
-        """A pane that no snapshot holds."""
         return Pane(self._rows, self._where)
 
     def _forget_keys(self) -> None:
-        """Forget keys that no pane has, where they are half of all or more."""
+        """Forgets keys without a pane, if they are at least half of all."""
         has_pane = np.zeros(len(self._rows), np.bool_)
         for pane in self._panes.values():
             has_pane[pane.rows()] = True
@@ -131,7 +123,7 @@ class KeyedColumnStates:
         self._rows_max = max(_ROWS_KEPT, 2 * len(kept))
 
     def load(self, header: ColumnsHeader, sections: Sequence[tuple[int, memoryview]]) -> None:
-        """Take in sections of a snapshot, each with its key group; before anything is asked for."""
+        """Loads sections of a snapshot, each with its key group; before anything is requested."""
         schema = pa.ipc.read_schema(pa.py_buffer(header.schema))
         self._rows.declare(type_described(json.loads(schema.field(0).metadata[b"type"])))
         batches = [
@@ -162,7 +154,7 @@ class KeyedColumnStates:
             pane.columns.load(rows[chosen], columns.take(pa.array(chosen)), defaults)
 
     def snapshot(self) -> ColumnsSnapshot | None:
-        """The quick part of a snapshot, which copies nothing; None where there are no keys."""
+        """The quick part of a snapshot, which copies nothing; None if there are no keys."""
         if not len(self._rows):
             return None
         if self._has_panes:
@@ -195,14 +187,13 @@ class KeyedColumnStates:
 
 @dataclass(frozen=True, slots=True)
 class FrozenTable:
-    """Columns of a pane, or the only ones, as at the barrier."""
+    """Columns of a pane, or the only ones, frozen at the barrier."""
 
     pane: int
     rows: FrozenRows
     columns: list[FrozenColumn]
 
     def arrays(self) -> Iterator[FrozenArray]:
-        """All that has to be copied."""
         if self.rows.present is not None:
             yield self.rows.present
         yield from (column.frozen for column in self.columns)
@@ -223,25 +214,24 @@ class ColumnsSnapshot:
     where: str
 
     def steps(self) -> Iterator[int]:
-        """Copy; a step copies a page and gives the number of its rows."""
+        """Copies a page in each step; yields the number of its rows."""
         for table in self.tables:
             for array in table.arrays():
                 yield from array.steps()
 
     def release(self) -> None:
-        """Free what is kept for it."""
         for table in self.tables:
             for array in table.arrays():
                 array.release()
 
     @property
     def header(self) -> ColumnsHeader:
-        """What a snapshot says of its columnar state."""
+        """Header of the columnar state in the snapshot."""
         defaults = {name: default_bytes(each.default) for name, each in self._columns().items()}
         return ColumnsHeader(self._schema().serialize().to_pybytes(), defaults, self.panes)
 
     def _columns(self) -> dict[str, FrozenColumn]:
-        """Of each name some column: panes have the same but for those of a changed program."""
+        """A column for each name; panes differ only after a change of the program."""
         return {column.name: column for table in self.tables for column in table.columns}
 
     def _schema(self) -> pa.Schema:
@@ -285,7 +275,7 @@ class ColumnsSnapshot:
 
 
 def columns_of(header: ColumnsHeader) -> tuple[TypeInformation, dict[str, str]]:
-    """Type of the keys, and the Arrow type of each column by its name, as a snapshot has them."""
+    """Key type, and the Arrow type of each column by name, in a snapshot."""
     schema = pa.ipc.read_schema(pa.py_buffer(header.schema))
     key = type_described(json.loads(schema.field(0).metadata[b"type"]))
     columns = list(schema)[2 if header.panes else 1 :]

@@ -46,28 +46,25 @@ class Column:
         self._frozen: FrozenArray | None = None
 
     def get(self, index: Longs) -> NDArray[Any]:
-        """The values of these rows, as a copy."""
         if self._packed is not None:
             return self._values.take(np.searchsorted(self._packed, index))
         self._make_room()
         return self._values.take(index)
 
     def put(self, index: Longs, values: NDArray[Any]) -> None:
-        """Set the values of these rows."""
         self._make_room()
         if self._frozen is not None:
             self._frozen.save(index)
         self._values[index] = values
 
     def at(self, ufunc: np.ufunc, index: Longs, values: ArrayLike) -> None:
-        """Let each of the values change its row, one after another."""
         self._make_room()
         if self._frozen is not None:
             self._frozen.save(index)
         ufunc.at(self._values, index, values)
 
     def take_over(self, old: Column) -> None:
-        """Take a restored column's values; raises SerializerIncompatible where they don't fit."""
+        """Takes a restored column's values. Raises SerializerIncompatible if they don't fit."""
         faults = arrow_faults(old.arrow, self.arrow)
         if faults:
             raise SerializerIncompatible(
@@ -83,7 +80,7 @@ class Column:
         self._values = values.astype(self.dtype)
 
     def freeze(self) -> FrozenColumn:
-        """The column as it is now; lists, which may still grow, are copied at once."""
+        """A frozen copy; lists, which may still grow, are copied at once."""
         if self._packed is None:
             self._make_room()
             frozen = FrozenArray(self._values, len(self._rows))
@@ -97,19 +94,19 @@ class Column:
         return FrozenColumn(self.name, self.arrow, self.default, frozen, self._packed is not None)
 
     def pack(self, rows: Longs) -> None:
-        """Keep the values of these rows alone, which ascend."""
+        """Keeps only the values of these rows, which ascend."""
         self._values = self.get(rows)
         self._packed = rows
 
     def unpack(self) -> None:
-        """Have a value for each row again."""
+        """Expands the column to a value for each row."""
         if self._packed is not None:
             packed, values = self._packed, self._values
             self._packed, self._values = None, np.empty(0, self.dtype)
             self.put(packed, values)
 
     def renumber(self, kept: Longs, numbers: Longs) -> None:
-        """Only these rows are left; numbers: by old row the new one."""
+        """Keeps only these rows. numbers: from old to new rows."""
         if self._packed is not None:
             self._packed = numbers.take(self._packed)
         else:
@@ -124,7 +121,7 @@ class Column:
 
 
 def dtype_of(arrow: pa.DataType, where: str) -> np.dtype[Any]:
-    """NumPy's type for a column; raises ConfigError where a column can't be of the type."""
+    """NumPy's type for a column. Raises ConfigError for an impossible type."""
     is_a = pa.types
     if is_a.is_integer(arrow) or is_a.is_floating(arrow) or is_a.is_boolean(arrow):
         return np.dtype(arrow.to_pandas_dtype())
@@ -144,24 +141,23 @@ def dtype_of(arrow: pa.DataType, where: str) -> np.dtype[Any]:
 
 
 def array_of(values: NDArray[Any], arrow: pa.DataType) -> pa.Array:
-    """The values of a column in Arrow's form; raises what Arrow raises where they don't fit."""
+    """Values of a column as an Arrow array. Raises Arrow's error if they don't fit."""
     return pa.array(values.tolist() if values.dtype.kind == "O" else values, arrow)
 
 
 def values_of(column: pa.ChunkedArray) -> NDArray[Any]:
-    """The values of a column as it keeps them."""
     if dtype_of(column.type, "").kind == "O":
         return np.fromiter(column.to_pylist(), object, len(column))
     return column.to_numpy()
 
 
 def default_bytes(default: NDArray[Any]) -> bytes:
-    """A default as it is written; nothing for the None of objects."""
+    """Encodes a default; empty for the None of objects."""
     return b"" if default.dtype.kind == "O" else default.tobytes()
 
 
 def default_of(data: bytes, arrow: pa.DataType, where: str) -> object:
-    """A default as it was written. Raises FormatError for a type that no column has."""
+    """Decodes a default. Raises FormatError for an impossible type."""
     try:
         dtype = dtype_of(arrow, where)
     except ConfigError as error:
@@ -195,7 +191,7 @@ def _with_lists_copied(values: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class FrozenColumn:
-    """A column as at the barrier. packed: it has values of its pane's rows alone."""
+    """A column frozen at the barrier. packed: it has only values of its pane's rows."""
 
     name: str
     arrow: pa.DataType
@@ -204,14 +200,17 @@ class FrozenColumn:
     packed: bool
 
     def values(self, rows: Longs) -> NDArray[Any]:
-        """The values of the pane's rows, once all is copied."""
+        """Values of the pane's rows, once all is copied."""
         held = self.frozen.values()
         return held if self.packed or len(held) == len(rows) else held.take(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenRows:
-    """The rows of a pane, or of all keys, as at the barrier. present: a truth value a key."""
+    """Rows of a pane, or of all keys, frozen at the barrier.
+
+    present: one truth value for each key.
+    """
 
     count: int
     present: FrozenArray | None = None
@@ -262,7 +261,7 @@ class Columns:
         return column
 
     def load(self, rows: Longs, table: pa.Table, defaults: Mapping[str, object]) -> None:
-        """Set restored values of rows, and by column's name what other rows begin with."""
+        """Sets restored values of rows, and the initial value of other rows, by column."""
         for field in table.schema:
             column = self._by_name.get(field.name)
             if column is None:
@@ -283,11 +282,9 @@ class ColumnTable:
         return len(self._rows)
 
     def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
-        """The row of each key; new keys get the next free rows."""
         return self._rows.index(keys, key_groups)
 
     def column(self, descriptor: ColumnStateDescriptor) -> Column:
-        """The column of that name; see `Columns.column`."""
         return self.columns.column(descriptor)
 
 
@@ -305,7 +302,6 @@ class Pane:
         self._frozen: FrozenArray | None = None
 
     def add(self, rows: Longs) -> None:
-        """Count these among the pane's rows."""
         if self._packed is not None:
             own, self._packed = self._packed, None
             for column in self.columns:
@@ -320,7 +316,7 @@ class Pane:
         self._present[rows] = True
 
     def freeze(self) -> FrozenRows:
-        """The pane's rows as they are now."""
+        """A frozen copy of the pane's rows."""
         count = len(self._rows)
         if self._packed is not None:
             return FrozenRows(count, packed=self._packed)
@@ -328,15 +324,13 @@ class Pane:
         return FrozenRows(count, present=self._frozen)
 
     def rows(self) -> Longs:
-        """The pane's rows, ascending."""
         return np.flatnonzero(self._present) if self._packed is None else self._packed
 
     def column(self, descriptor: ColumnStateDescriptor) -> Column:
-        """The column of that name; see `Columns.column`."""
         return self.columns.column(descriptor)
 
     def pack(self) -> None:
-        """Use no more room than the pane's own rows need; until it is added to."""
+        """Shrinks the pane to its own rows, until the next write."""
         own = self.rows()
         if self._packed is None and len(own) * _PACKED_SHARE < len(self._rows):
             for column in self.columns:
@@ -344,7 +338,7 @@ class Pane:
             self._packed, self._present = own, np.zeros(0, np.bool_)
 
     def renumber(self, kept: Longs, numbers: Longs) -> None:
-        """Only these rows are left; numbers: by old row the new one."""
+        """Keeps only these rows. numbers: from old to new rows."""
         for column in self.columns:
             column.renumber(kept, numbers)
         if self._packed is not None:

@@ -65,15 +65,15 @@ class _Index(Protocol):
     """Finds rows of keys of one kind, and makes rows for new ones."""
 
     def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
-        """Row of each key, and for each new key, by row from `first` on, a position in `keys`."""
+        """Row of each key; for each new key, from row `first` on, its position in `keys`."""
         ...
 
     def add(self, keys: pa.Array, first: int) -> None:
-        """Make rows from `first` on for keys that are all new and all different."""
+        """Adds rows, from `first` on, for keys that are all new and distinct."""
         ...
 
     def parts(self, count: int) -> Sequence[pa.Array]:
-        """The keys of the first rows, in order, in one or more arrays that stay as they are."""
+        """Keys of the first rows, in order, in one or more arrays that don't change."""
         ...
 
 
@@ -89,11 +89,11 @@ class KeyRows:
 
     @property
     def key_type(self) -> TypeInformation | None:
-        """The type of the keys; None as long as it is neither declared, restored nor seen."""
+        """Type of the keys; None until it is declared, restored or seen."""
         return self._key_type
 
     def declare(self, key_type: TypeInformation) -> None:
-        """Say what the keys are; raises SerializerIncompatible where they are something else."""
+        """Declares the type of keys. Raises SerializerIncompatible for a contradiction."""
         if self._key_type is None:
             self._open(key_type)
         elif self._key_type != key_type:
@@ -122,7 +122,7 @@ class KeyRows:
         return rows
 
     def load(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
-        """The rows of restored keys, which are all new and all different."""
+        """Loads restored keys, which are all new and distinct."""
         assert self._index is not None, "what is restored says what its keys are"
         first = self._count
         self._index.add(keys, first)
@@ -130,19 +130,18 @@ class KeyRows:
         return np.arange(first, self._count)
 
     def retain(self, rows: Longs) -> None:
-        """Forget all keys but those of these rows, which ascend; they are numbered anew."""
+        """Forgets all keys but those of these ascending rows, which get new numbers."""
         keys, groups = self.stored()
         self._groups, self._count = np.empty(0, np.int16), 0
         self._open(cast("TypeInformation", self._key_type))
         self.load(keys.take(pa.array(rows)), groups.take(rows))
 
     def stored(self) -> tuple[pa.Array, NDArray[np.int16]]:
-        """Keys and key groups of all rows; a later `index` leaves them as they are."""
+        """Keys and key groups of all rows, unaffected by a later `index`."""
         parts, groups = self.parts()
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts), groups
 
     def parts(self) -> tuple[Sequence[pa.Array], NDArray[np.int16]]:
-        """As `stored`, the keys in one or more arrays."""
         assert self._index is not None, "there are keys only after the first batch"
         return self._index.parts(self._count), self._groups[: self._count]
 
@@ -160,7 +159,7 @@ class KeyRows:
 
 
 def arrow_key_type(key_type: TypeInformation) -> pa.DataType:
-    """The one Arrow type that all keys of a type are stored as; raises UnsupportedKey."""
+    """Arrow type in which all keys of a type are stored. Raises UnsupportedKey."""
     written = written_as(key_type)
     found = _NUMBERS.get(written) or _TEXTS.get(written)
     if found is None:
@@ -215,7 +214,7 @@ class _Numbers:
 
 
 class _Texts:
-    """Keys of any length, through a dictionary of each batch."""
+    """Keys of any length, through a dictionary for each batch."""
 
     def __init__(self, arrow: pa.DataType) -> None:
         self._arrow = arrow
@@ -251,12 +250,12 @@ class _Texts:
 
 
 def _decoded(keys: pa.Array) -> pa.Array:
-    """Without a dictionary, which may hold values that no row has, or one of them twice."""
+    """The array without a dictionary, which may hold unused or repeated values."""
     return keys.cast(keys.type.value_type) if pa.types.is_dictionary(keys.type) else keys
 
 
 def with_room(values: NDArray[Any], count: int) -> NDArray[Any]:
-    """An array of at least `count`, with the values at its begin; the same where it is enough."""
+    """An array of at least `count` items that starts with these values; the same if long enough."""
     if len(values) >= count:
         return values
     grown = np.empty(max(count, 2 * len(values), 1024), values.dtype)

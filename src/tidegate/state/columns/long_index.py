@@ -33,7 +33,7 @@ class LongIndex:
         self._rows = np.full(1 << bits, -1, np.int64)
 
     def find(self, keys: Longs) -> Longs:
-        """Row of each key, -1 where it is not there."""
+        """Row of each key; -1 for unknown keys."""
         slots = self._slots(keys)
         rows = self._rows.take(slots)
         lost = np.flatnonzero((self._keys.take(slots) != keys) & (rows >= 0))
@@ -72,7 +72,7 @@ class LongIndex:
         return rows, np.concatenate(new) if new else missing
 
     def _place_new(self, keys: Longs, first: int) -> tuple[Longs, Longs]:
-        """As `place`, for keys of which none is there, in a table with room for them."""
+        """Places keys that are all new, in a table with room for them."""
         slots = self._slots(keys)
         left = np.arange(len(keys))
         while len(left):
@@ -90,7 +90,7 @@ class LongIndex:
         return self._rows.take(slots), owners
 
     def add(self, keys: Longs, rows: Longs) -> None:
-        """Add keys that are not there, each once."""
+        """Adds new, distinct keys."""
         total = self._count + len(keys)
         if total * 2 > self._mask:
             self._resize(total)

@@ -56,7 +56,7 @@ _EXACT: Final = frozenset(
 
 
 def is_stored_by_entry(kind: str, type_info: TypeInformation | None) -> bool:
-    """Whether state of a kind and type is: lists, and maps but of keys that are written apart.
+    """True if state of a kind and type is stored by entry: lists, and most maps.
 
     Keys of some types are equal and written apart. A value that is a map or a list is one entry.
     """
@@ -114,7 +114,7 @@ def _maps_of(
 
 
 def together(values: Sequence[Any]) -> Any:
-    """What the pieces of one map or list make: the dict or list of all."""
+    """The dict or list made of all pieces of one map or list."""
     if len(values) == 1:
         return values[0]
     if isinstance(values[0], list):
@@ -123,39 +123,39 @@ def together(values: Sequence[Any]) -> Any:
 
 
 def name_of(state: RocksDBState, name: bytes) -> bytes:
-    """The name of what an entry is of, as `table` has it."""
+    """The table's name for the owner of an entry."""
     if not state.by_entry:
         return name
     return list_name(name) if state.kind == Kind.LIST.value else split_name(name)[0]
 
 
 def list_name(name: bytes) -> bytes:
-    """The name of a list, as `table` has it, from that of one of its parts."""
+    """The table's name for a list, from a part's name."""
     return name[: -NUMBER.size]
 
 
 def map_type_of(state: RocksDBState) -> MapTypeInfo:
-    """The type of maps that are stored by entry; as for their keys, the same in all versions."""
+    """Type of maps that are stored by entry; keys have one type in all versions."""
     type_info = SerializerSnapshot.from_bytes(state.versions[-1].serializer).type_info
     assert isinstance(type_info, MapTypeInfo), "nothing else is stored by entry"
     return type_info
 
 
 def value_snapshot(written: bytes) -> SerializerSnapshot:
-    """Of the serializer of maps, what it says of their values alone."""
+    """Snapshot of the serializer of a map's values."""
     maps = SerializerSnapshot.from_bytes(written)
     assert isinstance(maps.type_info, MapTypeInfo), "nothing else is stored by entry"
     return replace(maps, type_info=maps.type_info.value_type)
 
 
 def split_name(name: bytes) -> tuple[bytes, bytes]:
-    """The name of a map, as `table` has it, and the piece of one of its keys."""
+    """The table's name for a map, and the encoded map key."""
     start = PREFIX_BYTES + _SIZE.size
     end = start + _SIZE.unpack_from(name, PREFIX_BYTES)[0]
     return name[:PREFIX_BYTES] + name[start:end], name[end:]
 
 
 def beginning(owner: bytes) -> bytes:
-    """How the names of all entries of a map begin."""
+    """Prefix of the names of all entries of a map."""
     size = _SIZE.pack(len(owner) - PREFIX_BYTES)
     return owner[:PREFIX_BYTES] + size + owner[PREFIX_BYTES:]

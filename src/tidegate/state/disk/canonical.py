@@ -101,7 +101,7 @@ def _blocks(
 def _slices(
     store: RocksDBStore, state: RocksDBState, values: StoredValues | None, group: int
 ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Names and pieces of a state's entries, of keys of one encoding."""
+    """Names and pieces of a state's entries, whose keys have one encoding."""
     del values
     prefix = prefix_of(group, state.number)
     pickled, end = prefix + PICKLED_BEGIN, after(prefix)
@@ -113,7 +113,7 @@ def _slices(
 def _wholes(
     store: RocksDBStore, state: RocksDBState, values: StoredValues | None, group: int
 ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """The same of maps and lists that are stored by entry."""
+    """Names and pieces of whole maps and lists that are stored by entry."""
     newest = bytes([len(state.versions) - 1])
     wholes = (
         (name, pieces[0] if len(pieces) == 1 else newest + _renewed(pieces, state, values))
@@ -131,7 +131,7 @@ def _of_slice(
     state: RocksDBState,
     values: StoredValues | None,
 ) -> Iterator[Block]:
-    """Blocks of entries of one encoding each; nearly always one."""
+    """Blocks of entries with one encoding each; nearly always one."""
     newest = bytes([len(state.versions) - 1])
     lowest, highest = _heads(pieces)
     if lowest[:1] != newest:
@@ -152,7 +152,7 @@ def _of_slice(
 
 
 def _heads(pieces: list[bytes]) -> tuple[bytes, bytes]:
-    """The first and the last one in order: where they are one, no entry has another one."""
+    """First and last one in order; if both have one head, so have all between."""
     highest = _HEAD(max(pieces))
     return (highest if highest == _LOWEST else _HEAD(min(pieces))), highest
 

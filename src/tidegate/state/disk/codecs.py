@@ -53,7 +53,7 @@ class StoredKeys:
             )
 
     def encode_each(self, keys: Sequence[object]) -> list[bytes]:
-        """The bytes of each key, the same for equal ones."""
+        """Bytes of each key, the same for equal keys."""
         if not keys:
             return []
         serializer = self._of(keys[0])
@@ -100,7 +100,7 @@ def _encoded_alike(serializer: Serializer, key: object) -> bytes:
 
 
 class StoredMapKeys:
-    """The keys of the maps of one state, where each entry of a map is stored for itself."""
+    """Keys of maps whose entries are stored one by one."""
 
     def __init__(self, key_type: TypeInformation, where: str) -> None:
         self._serializer = serializer_of(key_type)
@@ -109,7 +109,7 @@ class StoredMapKeys:
         self.decode_each = self._serializer.decode_each
 
     def encode_each(self, keys: Sequence[object]) -> list[bytes]:
-        """The bytes of each map key, the same for equal ones. Raises UserError."""
+        """Bytes of each map key, the same for equal ones. Raises UserError."""
         pieces = each_encoded_as_declared(self._serializer, keys, self._where)
         if not all(map(is_packed, pieces)):
             # What only equals a value of the type, such as a number of NumPy.
@@ -124,7 +124,7 @@ class StoredMapKeys:
 
 
 class StoredValues:
-    """The entries of one state. readers: by version; the last one reads what is written now."""
+    """Entries of one state. readers: by version; the last one is written now."""
 
     def __init__(self, serializer: Serializer, readers: Sequence[Reader], where: str) -> None:
         assert len(readers) <= VERSIONS_MAX, "a byte says which version it is"

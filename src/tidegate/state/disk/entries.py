@@ -43,7 +43,7 @@ class EntryCodec:
         return parts[-1]
 
     def lay_under(self, part: object, since: Sequence[object]) -> None:
-        """What is newer is all that is left."""
+        """The newer value replaces the older one."""
 
     def looked_at(self, parts: Entries) -> Iterable[tuple[object, object]]:
         return list(parts.items())
@@ -172,7 +172,7 @@ class EntryTable:
                 self._dirty[group][key] = left
 
     def _load(self, key: object, group: int) -> object:
-        """An entry that was not written since the last snapshot, for its user to change."""
+        """Entry for its user to change, not yet written since the last snapshot."""
         if self._layers:
             for layer in reversed(self._layers):
                 value = layer.entries[group].get(key, UNKNOWN)

@@ -160,7 +160,7 @@ def _taken(
     local: LocalFolders,
     threads: int,
 ) -> bool:
-    """Whether the folder is there from a copy that has what was uploaded, byte for byte."""
+    """True if a copy with exactly the uploaded bytes provided the folder."""
     if not local.take(handle, folder):
         return False
     files = (*handle.shared_state, *handle.private_state)
@@ -191,7 +191,7 @@ def _write(
 
 
 def in_parallel(calls: Sequence[Callable[[], T]], threads: int) -> list[T]:
-    """What the calls give, in order, so many at a time; after a failure no further one begins.
+    """Results of calls, in order, with a number of them at a time; a failure stops further ones.
 
     Raises the first failure in order. With one thread, all is done on the caller's.
     """
@@ -209,7 +209,7 @@ def in_parallel(calls: Sequence[Callable[[], T]], threads: int) -> list[T]:
 
 
 def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The files that never change, and the others."""
+    """The immutable files, and the others."""
     files = sorted(folder.iterdir())
     shareable = [file for file in files if file.suffix == SHAREABLE]
     return shareable, [file for file in files if file.suffix != SHAREABLE]

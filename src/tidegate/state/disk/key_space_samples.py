@@ -1,4 +1,4 @@
-"""A few entries of a key space in a snapshot, in a stream as any backend restores it."""
+"""Samples entries of a key space in a snapshot, as a stream that any backend restores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder_sample(
     settings: RocksDBSettings,
     sampled: Sampled,
 ) -> tuple[KeyedHeader, KeyGroupsStateHandle]:
-    """What the key space holds, and some entries of each state. Blocking.
+    """Content of the key space, with some entries of each state. Blocking.
 
     folder: a new one of this machine. Of a key space that has more bytes than are left to look at,
     and of columnar state, there are no entries. Raises FormatError, RestoreRefused, StorageFailed.
@@ -85,7 +85,7 @@ def _blocks(
 
 
 def _entries(store: RocksDBStore, state: RocksDBState, group: int) -> Iterator[tuple[bytes, bytes]]:
-    """Names and pieces of a state's entries; a map's or list's are one for each form."""
+    """Names and pieces of a state's entries; a map or list has one for each version."""
     if state.by_entry:
         wholes = wholes_of(store, state, group, _ENTRIES_OF_ONE)
         return ((name, piece) for name, pieces in wholes for piece in pieces)

@@ -63,12 +63,12 @@ class Codec(Protocol[P]):
     def copy(self) -> Callable[[object], object] | None: ...
     @property
     def values(self) -> StoredValues:
-        """What writes the value of a row."""
+        """Serializer of the value of a row."""
         ...
 
     @property
     def wholes(self) -> StoredValues:
-        """What writes an entry as one value, for logs and canonical savepoints."""
+        """Serializer of an entry as one value, for logs and canonical savepoints."""
         ...
 
     def size(self, parts: dict[object, P]) -> int:
@@ -110,7 +110,7 @@ class Codec(Protocol[P]):
         ...
 
     def rows(self, rests: list[bytes], pieces: list[bytes]) -> list[Any]:
-        """What rows hold, each with what the rest of its name says."""
+        """Content of rows, each with the decoded rest of its name."""
         ...
 
     def row_entries(self, keys: list[object], rows: list[Any]) -> Iterable[tuple[object, object]]:
@@ -166,7 +166,7 @@ class ReadCache(Generic[P]):
 
 @dataclass(slots=True)
 class Layer(Generic[P]):
-    """What was written between two snapshots, by key group.
+    """Entries written between two snapshots, by key group.
 
     pending: key groups whose bytes are still to be made. encoded: what is ready to be written.
     """
@@ -215,7 +215,6 @@ class LayeredTable(Generic[P]):
     # --- What there is ---
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of all there is."""
         codec = self._codec
         for group in self._key_groups:
             newer: Newer[P] = {}
@@ -233,7 +232,7 @@ class LayeredTable(Generic[P]):
                     yield group, key, entry
 
     def newest_first(self, group: int) -> list[dict[object, P]]:
-        """What is in memory of a key group and not known to be on disk."""
+        """Entries of a key group in memory that may not be on disk yet."""
         return [self.dirty[group], *(layer.entries[group] for layer in reversed(self.layers))]
 
     def in_memory(self, key: object, newest_first: Iterable[dict[object, P]]) -> list[P]:
@@ -248,9 +247,9 @@ class LayeredTable(Generic[P]):
         return found[::-1]
 
     def stored(self, key: object, group: int, newer: Sequence[P], *, fresh: bool = False) -> P:
-        """What the disk has of an entry, read lately or now. newer: its parts in memory.
+        """The stored part of an entry, cached or read now. newer: its parts in memory.
 
-        fresh: where what was read lately won't do, since its user may have changed it.
+        fresh: bypasses the cache, whose value a user may have changed.
         """
         found = UNKNOWN if fresh else self.cache.get(key)
         if found is UNKNOWN or not self._codec.is_whole(found):
@@ -262,7 +261,7 @@ class LayeredTable(Generic[P]):
         return found
 
     def pages(self, key: object, group: int, rows_max: int) -> Iterator[list[Any]]:
-        """What an entry has on disk, some rows at a time."""
+        """Rows of an entry on disk, in pieces."""
         first = self._codec.beginning(self.name(key, group))
         for names, pieces in self._store.slices(first, after(first), rows_max, cached=True):
             yield self._codec.rows([name[len(first) :] for name in names], pieces)
@@ -341,7 +340,7 @@ class LayeredTable(Generic[P]):
     # --- What is read ahead ---
 
     def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
-        """Read at once what these keys have on disk, unless hardly any had to be read lately."""
+        """Reads these keys' entries at once, unless recent batches needed hardly any reads."""
         loads, self.loads = self.loads, 0
         if loads * 64 < len(keys):
             return
@@ -411,7 +410,7 @@ class LayeredTable(Generic[P]):
                 return
 
     def freeze(self) -> Layer[P]:
-        """Set aside what was written since the last snapshot; it is to be written first."""
+        """Sets aside the entries written since the last snapshot, to be written first."""
         groups = [group for group in self._key_groups if self.dirty[group]]
         # Of where nothing is, a dict of its own too: what is written there next is not the layer's.
         layer = Layer([parts or {} for parts in self.dirty], groups)
@@ -435,7 +434,7 @@ class LayeredTable(Generic[P]):
             layer.pending.pop()
 
     def take_back(self, layer: Layer[P]) -> None:
-        """Keep what is left of a layer that can't be encoded as if it were written since."""
+        """Takes back the rest of a layer that can't be encoded."""
         newer = self.layers[self.layers.index(layer) + 1 :]
         size = self._codec.size
         for group in layer.pending:
@@ -453,7 +452,7 @@ class LayeredTable(Generic[P]):
         layer.pending.clear()
 
     def settle(self) -> None:
-        """Drop the layers that are on disk by now, and keep to the memory."""
+        """Drops layers that are on disk, and limits memory."""
         while self.layers and self.layers[0].written:
             layer = self.layers.pop(0)
             for group in self._key_groups:

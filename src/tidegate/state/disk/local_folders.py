@@ -52,7 +52,7 @@ _SYSTEM: Final = 0
 
 
 def default_root() -> Path:
-    """Where local folders are made unless told otherwise: this user's, for temporary files."""
+    """Default place of local folders: this user's, for temporary files."""
     return Path(tempfile.gettempdir()) / f"tidegate-{os.getuid()}"
 
 
@@ -87,7 +87,7 @@ class LocalFolders:
 
     @property
     def in_use(self) -> bool:
-        """Whether a folder was asked for."""
+        """True if a folder was requested."""
         return self._lock is not None
 
     def new_folder(self) -> Path:
@@ -127,7 +127,7 @@ class LocalFolders:
         shutil.rmtree(folder, ignore_errors=True)
 
     def take(self, handle: IncrementalRemoteKeyedStateHandle, folder: Path) -> bool:
-        """Make the handle's folder from a copy; False, and no folder, where there is none."""
+        """Makes the handle's folder from a copy; False, without a folder, if there is none."""
         if not self._takes:
             return False
         copy = self._copy_of(handle)
@@ -151,7 +151,7 @@ class LocalFolders:
         return True
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint is complete: copies of older ones go, whoever has made them."""
+        """A checkpoint is complete: older copies are deleted, whoever made them."""
         if checkpoint <= self._completed:
             return
         self._completed = checkpoint
@@ -160,7 +160,7 @@ class LocalFolders:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint was given up: its copies go, whoever has made them."""
+        """A checkpoint was aborted: its copies are deleted, whoever made them."""
         for folder, number in self._copied():
             if number == checkpoint:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -198,7 +198,7 @@ class LocalFolders:
                 job.rmdir()  # unless something is in it
 
     def _locked(self) -> int:
-        """A lock of this process, under a name that no cleaner sees before it is locked."""
+        """A lock of this process, whose name cleaners see only once it is locked."""
         named = self._jobs[0] / f"{self._slot}{_LOCK}"
         made = named.with_suffix(".new")
         lock = _patiently(lambda: _made(made))
@@ -207,7 +207,6 @@ class LocalFolders:
         return lock
 
     def _clean(self) -> None:
-        """Delete the working folders of slots that are gone."""
         for lock in self._locks():
             with _lock_of_dead(lock) as dead:
                 if dead:
@@ -216,7 +215,7 @@ class LocalFolders:
                     lock.unlink(missing_ok=True)
 
     def _others(self) -> bool:
-        """Whether another slot of the job lives here."""
+        """True if another slot of the job lives here."""
         for lock in self._locks():
             with _lock_of_dead(lock) as dead:
                 if not dead:
@@ -224,7 +223,7 @@ class LocalFolders:
         return False
 
     def _locks(self) -> list[Path]:
-        """Locks of the other slots; none where the last of them has just taken the folder away."""
+        """Locks of the other slots; empty if the last of them just removed the folder."""
         try:
             files = sorted(file for file in self._jobs[0].iterdir() if file.suffix == _LOCK)
         except FileNotFoundError:
@@ -234,7 +233,7 @@ class LocalFolders:
 
 @contextlib.contextmanager
 def _lock_of_dead(lock: Path) -> Generator[bool]:
-    """Whether nobody holds a lock; meanwhile nobody else finds that out."""
+    """True if nobody holds a lock; meanwhile nobody else can find that out."""
     try:
         opened = os.open(lock, os.O_RDWR)
     except FileNotFoundError:
@@ -253,7 +252,7 @@ def _lock_of_dead(lock: Path) -> Generator[bool]:
 
 
 def _patiently(make: Callable[[], T]) -> T:
-    """Make something; another slot that ends may meanwhile take its empty folder away."""
+    """Makes something; retries if another slot removes its empty folder meanwhile."""
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError, FileExistsError):
             return make()
@@ -271,7 +270,7 @@ def _made(file: Path) -> int:
 
 
 def _make_private(job: Path) -> None:
-    """Make a job's folder, which nobody but this user may enter. Raises PermissionError."""
+    """Makes a job's folder, which only this user may enter. Raises PermissionError."""
     root = job.parent
     if not root.is_dir():
         root.parent.mkdir(parents=True, exist_ok=True)

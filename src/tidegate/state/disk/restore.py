@@ -138,7 +138,7 @@ class _Restore:
         self._columns: list[memoryview] = []
 
     def folder(self, handle: IncrementalRemoteKeyedStateHandle) -> None:
-        """Take in a folder of files; the first one as it is."""
+        """Takes a folder of files; the first one as it is."""
         folder, meta = self._fetched(handle)
         header = rocksdb_header(memoryview(meta), handle.meta.physical_id)
         if self._store is None:
@@ -185,25 +185,24 @@ class _Restore:
         self._store.write(self._store.batch(Rows((), gone)))
 
     def ingest(self, runs: Iterator[Run]) -> None:
-        """As files, for they are many."""
+        """Ingests entries as files, since they are many."""
         assert self._store is not None, "a key space was opened"
         self._store.ingest(chain.from_iterable(runs), self._local.folders.new_folder())
 
     def write(self, runs: Iterator[Run]) -> None:
-        """As writes, for the parts of a log are many, and each is small."""
+        """Writes entries, since the parts of a log are many and small."""
         assert self._store is not None, "a key space was opened"
         for run in runs:
             entries = [entry for names, pieces in run for entry in zip(names, pieces, strict=True)]
             self._store.write(self._store.batch(Rows(entries, ())))
 
     def ended(self, folders: Sequence[IncrementalRemoteKeyedStateHandle]) -> RestoredSpace:
-        """What came of it."""
+        """Result of the restore."""
         store = self._store or self._empty()
         whole = len(folders) == 1 and folders[0].key_groups == self._key_groups
         return RestoredSpace(store, self._header, folders[0] if whole else None, self._columns)
 
     def give_up(self) -> None:
-        """Leave nothing behind."""
         if self._store is not None:
             self._store.destroy()
 
@@ -211,7 +210,7 @@ class _Restore:
         return RocksDBStore(self._local.folders.new_folder(), self._local.memory)
 
     def _fetched(self, handle: IncrementalRemoteKeyedStateHandle) -> tuple[Path, bytes]:
-        """The files of a handle in a new folder, from a copy on this machine where there is one."""
+        """Files of a handle in a new folder, from a copy on this machine if there is one."""
         local = self._local
         folder, threads = local.folders.new_folder(), local.files.transfer_threads
         meta = download(handle, folder, self._reader, threads=threads, local=local.folders)
@@ -230,7 +229,7 @@ class _Restore:
         self._store.delete_range(prefix_of(wanted.last + 1), None)
 
     def _joined(self, state: RocksDBState, key: bytes | None) -> RocksDBState:
-        """The state of that name in the key space, which knows how these entries were written."""
+        """State of that name in the key space, with the way its entries were written."""
         header = self._header or RocksDBHeader(b"", 0, 0, key, [])
         if header.key is not None and key is not None and not _alike(header.key, key):
             raise SerializerIncompatible(
@@ -295,7 +294,7 @@ def _section_runs(
 
 
 def _run(blocks: Sequence[Block], prefix: bytes, tag: bytes, gone: list[bytes]) -> Iterable[Slice]:
-    """The entries of one state; a later block has the last word on a key."""
+    """Entries of one state; later blocks win."""
     of_blocks = [_split(block.keys, block, prefix) for block in blocks]
     names = list(chain.from_iterable(of_blocks))
     whole = all(block.kind == PRESENT for block in blocks)
@@ -314,12 +313,12 @@ def _sliced(entries: Sequence[tuple[bytes, bytes]]) -> Iterator[Slice]:
 
 
 def _pieces(block: Block, tag: bytes) -> list[bytes]:
-    """The values of a block; an empty one for each key that has none."""
+    """Values of a block; an empty one for each missing key."""
     return _split(block.values, block, tag) if block.kind == PRESENT else [b""] * block.rows
 
 
 def _split(data: bytes | memoryview, block: Block, before: bytes) -> list[bytes]:
-    """One piece of a block's, each value by itself. before: as of `split_piece`."""
+    """One piece of a block split into single values. before: as of `split_piece`."""
     pieces = split_piece(data, before)
     if len(pieces) != block.rows:
         raise FormatError("A block of keyed state has another number of rows than it says")
@@ -329,7 +328,7 @@ def _split(data: bytes | memoryview, block: Block, before: bytes) -> list[bytes]
 def _list_run(
     blocks: Sequence[Block], prefix: bytes, tag: bytes, clear: Callable[[list[bytes]], None]
 ) -> Iterator[Slice]:
-    """The same of lists that are stored in parts."""
+    """Entries of lists stored in parts."""
     gone: list[bytes] = []
     run = _run(blocks, prefix, tag, gone)
     clear(gone)
@@ -345,7 +344,7 @@ def _map_run(
     type_info: MapTypeInfo,
     clear: Callable[[list[bytes]], None],
 ) -> Iterable[Slice]:
-    """The same of maps that are stored by entry; a later block has the last word on a map."""
+    """Entries of maps stored by entry; later blocks of a map win."""
     keys = serializer_of(type_info.key_type)
     maps: dict[bytes, list[tuple[bytes, bytes]]] = {}
     for block in blocks:
@@ -384,7 +383,7 @@ def _entries_of(
     targets: Sequence[tuple[RocksDBState, RocksDBState]],
     groups: KeyGroupRange,
 ) -> Iterator[Slice]:
-    """The entries as they are to be in the other key space, in its order."""
+    """Entries in the form and order of the other key space."""
     for group in groups:
         for was, becomes in targets:
             first, prefix = prefix_of(group, was.number), prefix_of(group, becomes.number)
@@ -399,6 +398,6 @@ def _entries_of(
 
 
 def _alike(one: bytes, other: bytes) -> bool:
-    """Whether two snapshots of serializers are of keys that are written alike."""
+    """True if two snapshots of serializers are of keys that are written alike."""
     types = (SerializerSnapshot.from_bytes(each).type_info for each in (one, other))
     return one == other or are_alike(*types)

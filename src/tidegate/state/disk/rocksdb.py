@@ -83,15 +83,15 @@ class RocksDBBackend:
         return space.columns
 
     def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None) -> State:
-        """The keyed state of that name; made or restored. Raises SerializerIncompatible."""
+        """Keyed state of that name, new or restored. Raises SerializerIncompatible."""
         return self._held().state(descriptor, namespace)
 
     def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of all that a state holds."""
+        """Key group, key and entry of everything in a state."""
         return self._held().scan(name)
 
     def before_batch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
-        """Rows of these keys come."""
+        """Prepares for a batch with these keys."""
         if self._states is not None:
             self._states.before_batch(keys, groups)
 
@@ -127,21 +127,18 @@ class RocksDBBackend:
 
     @property
     def key_type(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None as long as no key was seen."""
         return None if self._states is None else self._states.key_type
 
     @property
     def undrained(self) -> int:
-        """Entries that were written and are not in the log."""
         return 0 if self._states is None else self._states.unwritten
 
     def drain(self, rows: int) -> None:
-        """Log about so many of them, if that can be by now."""
         if self._states is not None:
             self._states.drain(rows)
 
     def base(self, log: ChangeLog, base: Base, place: LogPlace) -> FolderBase | None:
-        """All that is on disk, to be written in the background; None without state."""
+        """All data on disk, written in the background; None without state."""
         states = self._states
         if states is None or not states.held:
             return None
@@ -171,15 +168,14 @@ class RocksDBBackend:
         return FolderBase(log, base, self._files, write)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint is complete: the next ones may name its files."""
+        """A checkpoint is complete: later ones may name its files."""
         self._files.named.on_complete(checkpoint)
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint was given up."""
+        """The checkpoint was aborted."""
         self._files.named.on_aborted(checkpoint)
 
     def close(self) -> None:
-        """Give the disk back."""
         if self._states is not None:
             self._states.close()
 
@@ -247,7 +243,7 @@ class PendingFolder:
         self._local = local
 
     def step(self) -> int | None:
-        """Make some bytes; the number of entries, None once there are none left."""
+        """Encodes some bytes; returns the number of entries, or None at the end."""
         return self._snapshot.step()
 
     def upload(self, place: CheckpointPlace, columns: bytes) -> IncrementalRemoteKeyedStateHandle:
@@ -280,12 +276,12 @@ class PendingFolder:
         return handle
 
     def settle(self) -> None:
-        """Bring it to disk only. Blocking, off the loop. Raises StorageFailed."""
+        """Only brings the layer to disk. Blocking, off the loop. Raises StorageFailed."""
         self._snapshot.settle()
 
     @property
     def is_canonical(self) -> bool:
-        """Whether it goes into blocks of entries, for all backends, and not into files."""
+        """True if it goes into blocks for all backends, not into files."""
         return self._values is not None
 
     def upload_canonical(
@@ -312,12 +308,11 @@ class PendingFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def cancel(self) -> None:
-        """Give it up."""
         self._snapshot.cancel()
 
 
 class FolderBase:
-    """What is on disk on its way into a base; a `log_parts.Materialization`.
+    """Data on disk on their way into a base; a `log_parts.Materialization`.
 
     write: links and uploads it.
     """
@@ -333,11 +328,11 @@ class FolderBase:
         self.write = write
 
     def encode(self, budget_ms: float) -> bool:
-        """There is nothing to encode."""
+        """Does nothing: files need no encoding."""
         return True
 
     def take(self) -> None:
-        """The next checkpoints count on it."""
+        """Makes the next checkpoints depend on this base."""
         number = CheckpointId(self._base.number)
         if self._log.take(self._base):
             self._files.named.on_complete(number)
@@ -345,4 +340,4 @@ class FolderBase:
             self._files.named.on_aborted(number)
 
     def give_up(self) -> None:
-        """What could not be written whole is gone already."""
+        """Does nothing: incomplete uploads were deleted already."""

@@ -111,13 +111,13 @@ class RocksDBKeyedStates:
 
     @property
     def key_type(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None as long as no key was seen."""
+        """Snapshot of the keys' serializer; None until a key was seen."""
         key = self._keys.serializer
         return None if key is None else key.snapshot().to_bytes()
 
     @property
     def values(self) -> dict[str, StoredValues]:
-        """What reads and writes the entries of the states that were asked for, by name."""
+        """Serializers of the requested states, by name."""
         return {name: state.values for name, state in self._states.items()}
 
     def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
@@ -160,7 +160,7 @@ class RocksDBKeyedStates:
         return view
 
     def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of all that a state holds."""
+        """Key group, key and entry of everything in a state."""
         return self._states[name].table.scan()
 
     def before_batch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
@@ -181,11 +181,11 @@ class RocksDBKeyedStates:
 
     @property
     def unwritten(self) -> int:
-        """Entries that were written since the last snapshot and are not on disk."""
+        """Number of entries written since the last snapshot that are not on disk."""
         return sum(table.unwritten for table in self._tables)
 
     def drain(self, rows: int) -> None:
-        """Write about so many of them to the log and to disk, unless a snapshot comes first."""
+        """Writes about this many of them to the log and to disk, unless a snapshot comes first."""
         if self._links:
             return
         for table in self._tables:
@@ -220,20 +220,19 @@ class RocksDBKeyedStates:
         return snapshot
 
     def unlinked_from(self, position: int) -> int:
-        """Where in the log begins what may not be on disk. position: where the log is now."""
+        """Start in the log of changes that may not be on disk. position: current end of the log."""
         links = list(self._links)
         return links[0].position if links else position
 
     @property
     def held(self) -> list[RocksDBState]:
-        """The states that there are."""
         for name, state in self._states.items():
             if state.lists is not None:
                 self._held[name] = replace(self._held[name], parts=state.lists.numbered)
         return list(self._held.values())
 
     def link_now(self) -> Path:
-        """A folder of links to what is on disk, whatever waits for it. Blocking, on any thread."""
+        """A folder of links to what is on disk, whatever else waits. Blocking, on any thread."""
         with self._lock:
             self._store.flush()
             folder = self._new_folder()
@@ -243,7 +242,7 @@ class RocksDBKeyedStates:
     def header(
         self, operator: OperatorId, checkpoint: CheckpointId, held: list[RocksDBState]
     ) -> RocksDBHeader:
-        """What a folder with these states holds."""
+        """Header of a folder with these states."""
         return RocksDBHeader(
             operator=operator,
             checkpoint=checkpoint,
@@ -253,14 +252,13 @@ class RocksDBKeyedStates:
         )
 
     def link(self, last: RocksDBSnapshot) -> None:
-        """Bring all snapshots up to this one to disk, in order. Blocking, on any thread."""
+        """Brings all snapshots up to this one to disk, in order. Blocking, on any thread."""
         with self._lock:
             while last in self._links:
                 self._links[0].write(self._store, self._new_folder)
                 self._links.pop(0)
 
     def close(self) -> None:
-        """Give the disk back."""
         with self._lock:
             self._store.destroy()
 
@@ -292,7 +290,7 @@ class RocksDBKeyedStates:
         namespace: TypeInformation | None,
         where: str,
     ) -> tuple[RocksDBState, StoredValues]:
-        """How the state stands in the key space, and what reads and writes its entries."""
+        """Registration of a state in the key space, and the serializer of its entries."""
         entries = kinds.entry_type(ttl.stored(descriptor))
         serializer = serializer_of(entries)
         newest = Version(serializer.snapshot().to_bytes(), ttl=ttl.expires(descriptor))
@@ -333,7 +331,7 @@ class RocksDBKeyedStates:
         versions: Sequence[Version],
         where: str,
     ) -> MapCodec:
-        """Of a map each entry is a row, as its value is by itself."""
+        """Codec of a map: each of its entries is a row."""
         assert descriptor.type_info is not None, "map keys that are stored have a type"
         value = ValueStateDescriptor(
             descriptor.name, descriptor.value_type_info, ttl=descriptor.ttl
@@ -353,7 +351,7 @@ class RocksDBKeyedStates:
         versions: Sequence[Version],
         where: str,
     ) -> StoredValues:
-        """What reads and writes entries of all versions. snapshots: of their serializers."""
+        """Serializer of entries of all versions. snapshots: of their serializers."""
         readers = [
             ttl.reader(
                 snapshot, descriptor, had_times=version.ttl, now_ms=self._now_ms, where=where
@@ -364,7 +362,7 @@ class RocksDBKeyedStates:
 
 
 class RocksDBSnapshot:
-    """What was set aside for one snapshot, until it lies in a folder of links.
+    """Data set aside for one snapshot, until they lie in a folder of links.
 
     before: the snapshots that are not linked yet; their bytes are made first. held: the states
     that there were. linked, encoded, position: as for `RocksDBKeyedStates.snapshot`.
@@ -414,7 +412,7 @@ class RocksDBSnapshot:
             self._encoded()
 
     def write(self, store: RocksDBStore, new_folder: Callable[[], Path]) -> None:
-        """Write, flush and link; what was given up is written too, since it is the state."""
+        """Writes, flushes and links; aborted layers are written too, since they are the state."""
         for _, layer in self._layers:
             assert not layer.pending, "a layer is written once it is encoded"
             for batch in layer.encoded:
@@ -431,7 +429,10 @@ class RocksDBSnapshot:
         self._layers = []  # or the quick part of the next snapshot would pay for their end
 
     def settle(self) -> None:
-        """Bring it to disk, without a folder. Blocking, off the loop. Raises StorageFailed."""
+        """Brings the layer to disk, without a folder. Blocking, off the loop.
+
+        Raises StorageFailed.
+        """
         self._states.link(self)
 
     def link(self) -> Path:
@@ -447,18 +448,18 @@ class RocksDBSnapshot:
         return self._folder
 
     def header(self, operator: OperatorId, checkpoint: CheckpointId) -> RocksDBHeader:
-        """What the folder holds; once its bytes are made, since that tells the type of the keys."""
+        """Header of the folder; needs the encoded bytes, which tell the type of keys."""
         return self._states.header(operator, checkpoint, self._held)
 
     def cancel(self) -> None:
-        """Give it up; what was written goes to disk with a later one."""
+        """Aborts; entries already written go to disk with a later snapshot."""
         self.cancelled = True
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _logging(state: RocksDBState, append: Append) -> Log:
-    """What logs the entries of a state, which are in the newest of its versions."""
+    """Function that logs entries of a state in its newest version."""
     newest = state.versions[-1]
     header = StateHeader(state.name, state.kind, newest.serializer, state.namespace, ttl=newest.ttl)
 

@@ -114,7 +114,7 @@ class RocksDBStore:
             return self._db.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The value of each key; quickest where the keys are in order."""
+        """Value of each key; fastest if the keys are in order."""
         with self._failing("read"):
             return self._db.get(list(keys))
 
@@ -147,12 +147,12 @@ class RocksDBStore:
             self.write(self.batch(Rows((), names)))
 
     def delete_range(self, first: bytes, end: bytes | None) -> None:
-        """Forget the keys from ``first`` up to ``end``, which is kept; None for all behind."""
+        """Deletes the keys from ``first`` up to ``end`` (exclusive); None deletes all after it."""
         with self._failing("written"):
             self._db.delete_range(first, end or _END, self._unlogged)
 
     def scan(self, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """The entries from ``first`` up to ``end``, in order, as they are when it begins."""
+        """Entries from ``first`` up to ``end``, in order, as of the call."""
         options = self._library.ReadOptions()
         options.set_iterate_upper_bound(end or _END)
         with self._failing("read"):
@@ -213,7 +213,7 @@ class RocksDBStore:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _write_file(self, file: str, first: Slice, more: Iterator[Slice]) -> None:
-        """A file of these and more entries, as large as those that the key space makes itself."""
+        """A file of these and more entries, as large as the key space's own files."""
         with self._failing("written"):
             writer = self._library.SstFileWriter(self._options())
             writer.open(file)
@@ -231,7 +231,7 @@ class RocksDBStore:
             self._db.flush()
 
     def link(self, folder: Path) -> None:
-        """Make hard links to all files in a new folder; quick after `flush`."""
+        """Makes hard links to all files in a new folder; quick after `flush`."""
         with self._failing("linked"):
             self._library.Checkpoint(self._db).create_checkpoint(str(folder))
         # The log is empty, and the options are those that the key space is opened with.
@@ -244,7 +244,7 @@ class RocksDBStore:
             self._db.close()
 
     def destroy(self) -> None:
-        """End, and delete the folder."""
+        """Closes the key space and deletes the folder."""
         with suppress(StorageFailed):  # what it could not write is not needed
             self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -325,10 +325,10 @@ def _library() -> Any:
 
 
 def after(prefix: bytes) -> bytes:
-    """The first key behind all that begin with a prefix."""
+    """The first key after all keys with a prefix."""
     return (int.from_bytes(prefix) + 1).to_bytes(len(prefix))
 
 
 def prefix_of(group: int, number: int = 0) -> bytes:
-    """How the keys of a state begin in a key group; of the first state, those of the group."""
+    """Prefix of a state's keys in a key group; for the first state, that of the group."""
     return _PREFIX.pack(group, number)

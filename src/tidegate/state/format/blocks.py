@@ -53,7 +53,7 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Bytes of it in a section."""
+        """Size of the block within a section."""
         return _BLOCK.size + len(self.keys) + len(self.values)
 
 
@@ -95,7 +95,7 @@ class KeyedStreamWriter:
         write(opening)
 
     def add(self, group: int, blocks: Sequence[Block]) -> None:
-        """Write the section of a key group; nothing where there are no blocks."""
+        """Writes the section of a key group; nothing without blocks."""
         if not blocks:
             return
         self._offsets[group] = self._position
@@ -105,12 +105,12 @@ class KeyedStreamWriter:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where the section of each key group begins; 0 for those that have none."""
+        """Start of each key group's section; 0 for groups without one."""
         return tuple(self._offsets.values())
 
 
 def _parts(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """The same bytes in few pieces: who writes beside waits some 5 ms for its turn for each."""
+    """The bytes in few pieces, since the writing thread waits some 5 ms for each."""
     part: list[bytes | memoryview] = []
     size = 0
     for piece in pieces:
@@ -133,7 +133,7 @@ def section_frame(start: bytes, where: str) -> tuple[int, int]:
 
 
 def element_size(start: bytes, where: str) -> int:
-    """Bytes of an element, told from its first `ELEMENT_BYTES`; raises FormatError."""
+    """Size of an element, from its first `ELEMENT_BYTES`. Raises FormatError."""
     [size] = Cursor(memoryview(start), 0, where).unpack(_ELEMENT)
     return _ELEMENT.size + (size & ~_IS_COMPRESSED)
 
@@ -146,7 +146,7 @@ def _block_pieces(block: Block) -> Iterator[bytes | memoryview]:
 
 
 def section(data: memoryview, offset: int, group: int, where: str) -> Iterator[Block]:
-    """The blocks of a key group's section; raises FormatError."""
+    """Blocks of a key group's section. Raises FormatError."""
     cursor = Cursor(data, offset, where)
     found, size = cursor.unpack(_SECTION)
     if found != group:
@@ -180,13 +180,13 @@ def _decompressed(size: bytes | memoryview, data: bytes | memoryview, where: str
 
 
 def all_sections(data: memoryview, where: str) -> Iterator[tuple[int, Iterator[Block]]]:
-    """Each key group that a stream of keyed state has, and its blocks; raises FormatError."""
+    """Each key group of a stream, with its blocks. Raises FormatError."""
     for group, offset in section_offsets(data, where):
         yield group, section(data, offset, group, where)
 
 
 def section_offsets(data: memoryview, where: str) -> list[tuple[int, int]]:
-    """Each key group that a stream of keyed state has, and where it begins; raises FormatError."""
+    """Each key group of a stream, with the start of its section. Raises FormatError."""
     cursor = Cursor(data, 0, where)
     cursor.take(header_size(bytes(data[:START_BYTES]), where))
     found: list[tuple[int, int]] = []
@@ -199,7 +199,7 @@ def section_offsets(data: memoryview, where: str) -> list[tuple[int, int]]:
 
 
 def element_bytes(encoded: bytes, compress: Compress | None = None) -> bytes:
-    """An element of operator state; compressed where that is smaller."""
+    """Encodes an element of operator state; compressed if that is smaller."""
     if compress is not None:
         packed = _SIZE.pack(len(encoded)) + compress(encoded)
         if len(packed) < len(encoded):
@@ -208,7 +208,7 @@ def element_bytes(encoded: bytes, compress: Compress | None = None) -> bytes:
 
 
 def element(data: memoryview, offset: int, where: str) -> memoryview:
-    """The element at an offset; raises FormatError."""
+    """Decodes the element at an offset. Raises FormatError."""
     cursor = Cursor(data, offset, where)
     [size] = cursor.unpack(_ELEMENT)
     stored = cursor.take(size & ~_IS_COMPRESSED)

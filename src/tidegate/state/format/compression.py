@@ -17,12 +17,12 @@ _CODEC: Final = pa.Codec("zstd", compression_level=1)
 
 
 def compressed(data: bytes) -> bytes:
-    """The data as one zstd frame, which may be longer."""
+    """Compresses data to one zstd frame, which may be longer."""
     return _CODEC.compress(data, asbytes=True)
 
 
 def decompressed(data: memoryview, size: int, where: str) -> memoryview:
-    """The way back, to so many bytes. Raises FormatError, whatever the bytes are."""
+    """Decompresses to exactly this size. Raises FormatError for any other bytes."""
     try:
         return memoryview(_CODEC.decompress(data, decompressed_size=size, asbytes=True))
     except (pa.ArrowException, OSError, OverflowError, MemoryError, ValueError) as error:

@@ -80,7 +80,7 @@ class OperatorHeader(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """How entries of a state were written: serializer and ttl as in `StateHeader`."""
+    """Encoding of a state's entries: serializer and ttl as in `StateHeader`."""
 
     serializer: bytes
     ttl: bool
@@ -104,7 +104,7 @@ class RocksDBState(msgspec.Struct, frozen=True):
 
 
 class RocksDBHeader(msgspec.Struct, frozen=True):
-    """What the key space of one operator holds. key: as in `KeyedHeader`."""
+    """Content of an operator's key space. key: as in `KeyedHeader`."""
 
     operator: bytes
     checkpoint: int
@@ -113,7 +113,7 @@ class RocksDBHeader(msgspec.Struct, frozen=True):
     states: list[RocksDBState]
 
     def in_blocks(self) -> list[StateHeader]:
-        """The states as blocks name them: one for each way in which entries were written."""
+        """States as blocks name them: one for each way in which entries were written."""
         return [
             StateHeader(
                 state.name, state.kind, version.serializer, state.namespace, ttl=version.ttl
@@ -124,7 +124,7 @@ class RocksDBHeader(msgspec.Struct, frozen=True):
 
 
 class SectionsHeader(msgspec.Struct, frozen=True):
-    """Keyed state in several streams. files: by name, each key group it counts for, and where."""
+    """Keyed state in several streams. files: by name, the key groups it has, with their offsets."""
 
     operator: bytes
     checkpoint: int
@@ -135,34 +135,34 @@ class SectionsHeader(msgspec.Struct, frozen=True):
 def header_bytes(
     header: KeyedHeader | OperatorHeader | RocksDBHeader | SectionsHeader,
 ) -> bytes:
-    """The start of a stream."""
+    """Start of a stream, up to its sections."""
     body = msgspec.msgpack.encode(header)
     magic = _MAGIC[type(header)]
     return _START.pack(magic, _version(magic), len(body)) + body
 
 
 def keyed_header(data: memoryview, where: str) -> KeyedHeader:
-    """The header of a stream of keyed state; raises FormatError."""
+    """Header of a stream of keyed state. Raises FormatError."""
     return _header(data, KEYED_MAGIC, KeyedHeader, where)
 
 
 def operator_header(data: memoryview, where: str) -> OperatorHeader:
-    """The header of a stream of operator state; raises FormatError."""
+    """Header of a stream of operator state. Raises FormatError."""
     return _header(data, OPERATOR_MAGIC, OperatorHeader, where)
 
 
 def rocksdb_header(data: memoryview, where: str) -> RocksDBHeader:
-    """The description of a key space; raises FormatError."""
+    """Description of a key space. Raises FormatError."""
     return _header(data, ROCKSDB_MAGIC, RocksDBHeader, where)
 
 
 def sections_header(data: memoryview, where: str) -> SectionsHeader:
-    """Which streams hold which key groups; raises FormatError."""
+    """Streams that hold each key group. Raises FormatError."""
     return _header(data, SECTIONS_MAGIC, SectionsHeader, where)
 
 
 def header_size(start: bytes, where: str) -> int:
-    """Bytes of a stream's header, told from its first `START_BYTES`; raises FormatError."""
+    """Size of a stream's header, from its first `START_BYTES`. Raises FormatError."""
     _, _, size = Cursor(memoryview(start), 0, where).unpack(_START)
     return _START.size + size
 
@@ -221,7 +221,7 @@ def _header(data: memoryview, magic: bytes, kind: type[H], where: str) -> H:
 
 
 class Cursor:
-    """Takes bytes in order; raises FormatError where there are fewer than asked for."""
+    """Takes bytes in order. Raises FormatError if there are too few."""
 
     def __init__(self, data: memoryview, position: int, where: str) -> None:
         self._data = data
@@ -229,7 +229,6 @@ class Cursor:
         self.position = position
 
     def take(self, size: int) -> memoryview:
-        """Take the next bytes, without a copy."""
         end = self.position + size
         if end > len(self._data) or self.position < 0:
             raise FormatError(
@@ -245,5 +244,4 @@ class Cursor:
         return taken
 
     def unpack(self, shape: struct.Struct) -> tuple[Any, ...]:
-        """Take the numbers of a struct."""
         return shape.unpack(self.take(shape.size))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def encoded(serializer: Serializer, values: Sequence[object], where: str) -> bytes:
-    """The values as one piece. Raises UserError for what cannot be. where: operator and state."""
+    """Encodes values as one piece. Raises UserError on failure. where: operator and state."""
     try:
         return serializer.encode_many(values)
     except UserError as error:
@@ -39,7 +39,7 @@ def encoded(serializer: Serializer, values: Sequence[object], where: str) -> byt
 
 
 def encoded_keys(serializer: Serializer, keys: Sequence[object], where: str) -> bytes:
-    """Keys as one piece. Those that nobody declared may come in several forms that are equal."""
+    """Encodes keys as one piece; undeclared equal keys may come in several forms."""
     key_type = serializer.type_info
     if key_type.children and not holds(serializer, keys):
         numbers = serializer_of(with_numbers(key_type))
@@ -54,7 +54,7 @@ def encoded_as_declared(
     where: str,
     key: Callable[[int], object] | None = None,
 ) -> bytes:
-    """The same; also raises UserError for a value that is not of the serializer's type.
+    """Encodes values as one piece; raises UserError for a value of another type.
 
     key: gives the key that a value is under, by its index.
     """
@@ -70,7 +70,7 @@ def each_encoded_as_declared(
     where: str,
     key: Callable[[int], object] | None = None,
 ) -> list[bytes]:
-    """The same, each value as a piece of its own."""
+    """Encodes each value as a piece of its own; raises as `encoded_as_declared`."""
     try:
         pieces = serializer.encode_each(values)
     except UserError as error:

@@ -40,7 +40,7 @@ BYTES: Final = 32 << 20
 
 @dataclass(slots=True)
 class Sampled:
-    """What was sampled so far of one operator.
+    """Samples of one operator so far.
 
     rows: by state. bytes_left: how much may still be read. complete: all there is was looked at,
     so that a state without rows has none.
@@ -113,7 +113,7 @@ def _sections(
 def operator_sample(
     handle: OperatorStateHandle, stream: BinaryIO, sampled: Sampled
 ) -> tuple[OperatorHeader, OperatorStreamStateHandle]:
-    """The same of operator state: the first elements of each."""
+    """Samples operator state: the first elements of each state."""
     where = handle.delegate.physical_id
     reader = ElementReader(stream, handle.delegate.state_size, where)
     header = reader.header

@@ -40,7 +40,7 @@ class StreamReader:
 
     @cached_property
     def header(self) -> KeyedHeader:
-        """Whose state it is, and how it was encoded."""
+        """Header: the owner of the state, and its encoding."""
         return keyed_header(self._bytes.head(), self._where)
 
     def sections(
@@ -62,7 +62,7 @@ class StreamReader:
             yield group, self.blocks(group, offset)
 
     def walk(self) -> Iterator[tuple[int, int]]:
-        """Each key group that has a section, and where that begins."""
+        """Each key group that has a section, and where it begins."""
         offset = len(self._bytes.head())
         while offset < self._bytes.size:
             group, size = self._frame(offset)
@@ -70,11 +70,11 @@ class StreamReader:
             offset += size
 
     def section_size(self, offset: int) -> int:
-        """Bytes of the section at an offset, its frame among them."""
+        """Size of the section at an offset, with its frame."""
         return self._frame(offset)[1]
 
     def blocks(self, group: int, offset: int) -> Iterator[Block]:
-        """The blocks of the section at an offset; the section is read by this call."""
+        """Blocks of the section at an offset, which this call reads."""
         data = self._bytes.at(offset, self.section_size(offset))
         return section(memoryview(data), 0, group, self._where)
 
@@ -91,11 +91,11 @@ class ElementReader:
 
     @cached_property
     def header(self) -> OperatorHeader:
-        """Whose state it is, and how it was encoded."""
+        """Header: the owner of the state, and its encoding."""
         return operator_header(self._bytes.head(), self._where)
 
     def stored(self, offset: int) -> bytes:
-        """The element at an offset as it is stored, its frame among it, perhaps compressed."""
+        """The element at an offset as it is stored, with its frame, perhaps compressed."""
         size = element_size(self._bytes.at(offset, ELEMENT_BYTES), self._where)
         return self._bytes.at(offset, size)
 
@@ -107,12 +107,12 @@ class _Bytes:
         self.size = size
 
     def head(self) -> memoryview:
-        """The bytes up to the end of the header."""
+        """Bytes up to the end of the header."""
         size = header_size(self.at(0, START_BYTES), self._where)
         return memoryview(self.at(0, size))
 
     def at(self, offset: int, size: int) -> bytes:
-        """So many bytes; fewer where the stream ends, which the parser of them reports."""
+        """This many bytes; fewer at the end of the stream, which the parser reports."""
         size = min(size, self.size - offset)
         if offset < 0 or size <= 0:
             return b""

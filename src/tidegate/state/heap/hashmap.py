@@ -86,7 +86,7 @@ class _Unwritten(dict[object, object]):
         return True
 
     def begin(self, *, busy: bool, told: bool) -> None:
-        """A snapshot has begun; what was told of the group before it."""
+        """A snapshot begins; returns earlier notes of the group."""
         if busy:
             self.untold, self._pause = self._pause, min(self._pause * 2, _UNTOLD_MAX)
         elif told:
@@ -96,7 +96,7 @@ class _Unwritten(dict[object, object]):
 
 
 class _FirstLogged(dict[object, object]):
-    """The same for a table that is logged, in each key group."""
+    """First write to a key group of a logged table after a snapshot."""
 
     def __init__(
         self, check: Callable[[object], None], group: int, saved: list[Entries | None]
@@ -166,7 +166,6 @@ class HashMapTable:
         merge: Callable[[object, object], object],
         emit: Callable[[object], None],
     ) -> None:
-        """Merge each value into its key's entry, and emit each new entry."""
         maps, saved, shared = self._maps, self._saved, self._shared
         for value, key, group in zip(values, keys, groups, strict=True):
             entries, preimages = maps[group], saved[group]
@@ -190,7 +189,7 @@ class HashMapTable:
         add: Callable[[object, object], object],
         create: Callable[[], object],
     ) -> None:
-        """Set each key's entry to ``add(value, entry)``; ``create`` makes a first entry."""
+        """Sets each key's entry to ``add(value, entry)``; ``create`` makes a first entry."""
         maps, saved, shared = self._maps, self._saved, self._shared
         for value, key, group in zip(values, keys, groups, strict=True):
             entries, preimages = maps[group], saved[group]
@@ -205,21 +204,17 @@ class HashMapTable:
             else:
                 entries[key] = new
 
-    def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
-        """Nothing is to be read."""
+    def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None: ...
 
     def value_state(self) -> ValueState[object]:
-        """The entries as value state."""
         return _value_state(self, self._maps, self._saved, self._shared, self._copy)
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of all there is."""
         for group in self._key_groups:
             for key, value in self._maps[group].items():
                 yield group, key, value
 
     def prune(self, steps: int, kept: Callable[[object], object]) -> None:
-        """Look at that many entries, or empty key groups, and leave of each what is kept."""
         for group, (key, before) in islice(self._round, steps):
             if before is None or kept(before) is before:
                 continue  # without a look into the dict, which would cost more than all else
@@ -237,13 +232,13 @@ class HashMapTable:
                 entries[key] = left
 
     def _all_around(self) -> Iterator[tuple[int, tuple[object, object]]]:
-        """Key group, key and entry, as it was a while ago, of all there is, over and over."""
+        """Key group, key and entry of everything, as of some moment ago; may repeat."""
         while True:
             for group in self._key_groups:
                 yield from zip(repeat(group), list(self._maps[group].items()) or ((None, None),))
 
     def load(self, group: int, loaded: Present | Missing) -> None:
-        """Take in what `pieces` gave, in its order; only while nothing is frozen."""
+        """Loads the output of `pieces`, in order; only while nothing is frozen."""
         entries = self._maps[group]
         if isinstance(loaded, Present):
             entries.update(zip(loaded.keys, loaded.values, strict=True))
@@ -252,7 +247,7 @@ class HashMapTable:
             entries.pop(key, None)
 
     def check_first_key(self, check: Callable[[object], None]) -> None:
-        """Have the key of the first write checked; before anything is frozen."""
+        """Registers a check for the key of the first write; before anything is frozen."""
         if self._logged:
             for group in self._key_groups:
                 self._saved[group] = _FirstLogged(check, group, self._saved)
@@ -260,7 +255,7 @@ class HashMapTable:
             self._saved[:] = [_FirstWrite(check, self._saved)] * len(self._saved)
 
     def written(self) -> dict[int, Collection[object] | None]:
-        """What may have been written to since `freeze` was last called; if tracked.
+        """Keys that may have been written since the last `freeze`, if tracked.
 
         By key group the keys, or None for any of it.
         """
@@ -271,7 +266,7 @@ class HashMapTable:
         }
 
     def entries(self, group: int) -> int:
-        """How many a key group has."""
+        """Number of entries in a key group."""
         return len(self._maps[group])
 
     def freeze(
@@ -313,7 +308,7 @@ class HashMapTable:
         kept: Callable[[object], object] | None = None,
         only: Collection[object] | None = None,
     ) -> Iterator[Present | Missing]:
-        """What a frozen key group held when it was frozen; to be loaded in this order.
+        """Content of a frozen key group at the time of the freeze, to be loaded in this order.
 
         rows: asked for each piece how many entries it may have. kept: as in `prune`, for what is
         given; None for all. only: the keys that are given, also as missing. A piece is to be
@@ -341,7 +336,7 @@ class HashMapTable:
         yield from preimage_pieces(saved, rows)
 
     def thaw(self) -> None:
-        """Give up what is still frozen."""
+        """Releases everything that is still frozen."""
         for group in self._frozen:
             if self._shared[group] is not None:
                 self._thaw(group)
@@ -365,14 +360,13 @@ class HashMapTable:
 
     @property
     def undrained(self) -> int:
-        """Entries that were written and are not drained."""
         saved = self._saved
         return sum([len(saved[group] or ()) for group in self._key_groups])
 
     def drain(
         self, group: int, rows: int, kept: Callable[[object], object] | None
     ) -> list[Present | Missing]:
-        """Some of what was written to a key group, as it is now; it counts as drained."""
+        """Some entries of a key group written recently, in their current form; now drained."""
         written, entries = self._saved[group], self._maps[group]
         if not written:
             return []
@@ -380,14 +374,14 @@ class HashMapTable:
         return as_they_are(keys, [entries.get(key) for key in keys], kept)
 
     def undrain(self, group: int, pieces: Iterable[Present | Missing]) -> None:
-        """These could not be logged."""
+        """Takes back entries that could not be logged."""
         written = self._saved[group]
         assert written is not None, "a logged table keeps what was written"
         for piece in pieces:
             written.update(dict.fromkeys(piece.keys))
 
     def cut(self) -> list[int]:
-        """Set aside what was written and is not drained, and name the key groups."""
+        """Sets aside undrained entries, and names their key groups."""
         assert all(self._shared[group] is None for group in self._frozen), "frozen before"
         self._frozen = [group for group in self._key_groups if self._saved[group]]
         for group in self._frozen:
@@ -400,7 +394,7 @@ class HashMapTable:
         rows: Callable[[], int],
         kept: Callable[[object], object] | None,
     ) -> Iterator[Present | Missing]:
-        """What was set aside of a key group, as it was when it was cut; otherwise as `pieces`."""
+        """Entries of a key group that were set aside, as of the cut."""
         entries, newer, left = self._maps[group], self._shared[group], self._undrained[group]
         assert newer is not None, f"key group {group} is not cut"
         while left:
@@ -418,7 +412,7 @@ class HashMapTable:
     def current(
         self, group: int, rows: Callable[[], int], kept: Callable[[object], object] | None
     ) -> Iterator[Present]:
-        """A key group's entries, each as it is when it is given; written to meanwhile."""
+        """A key group's entries, each as of its turn; writes may go on meanwhile."""
         entries = self._maps[group]
         keys = iter(list(entries))
         while some := list(islice(keys, rows())):
@@ -483,7 +477,7 @@ def _value_state(
 
 
 def _immutable(values: type[Any], cell: KeyCell, maps: list[Entries]) -> ValueState[object]:
-    """The same for values that nobody can change, so that none has to be copied."""
+    """Does without copies for immutable values."""
 
     class ImmutableValues(values):
         __slots__ = ()

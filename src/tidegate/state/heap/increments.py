@@ -74,7 +74,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Of a key group: sections to be laid over each other, and what was written to since."""
+    """State of a key group: sections in layers, and keys written since."""
 
     sections: Mapping[Edition, Section]
     changed: Changed
@@ -107,7 +107,7 @@ class SharedSections:
         }
 
     def changed(self, written: Mapping[int, Changed | None], checkpoint: CheckpointId) -> None:
-        """What is in a snapshot for the first time as it is now, by key group.
+        """Keys that are new in a snapshot, by key group.
 
         None for any key of any state.
         """
@@ -120,7 +120,7 @@ class SharedSections:
             self._editions[group] = checkpoint
 
     def begin(self, checkpoint: CheckpointId, *, full: bool) -> PendingSections:
-        """What a checkpoint names again, after `changed`; nothing where it is a full one."""
+        """Sections that a checkpoint names again, after `changed`; none for a full one."""
         kept: dict[int, _Kept] = {}
 
         def wanted(known: dict[Edition, Section]) -> dict[Edition, Section]:
@@ -133,7 +133,7 @@ class SharedSections:
         return PendingSections(self, checkpoint, again, changed, dict(self._editions))
 
     def _kept(self, known: dict[Edition, Section]) -> dict[int, _Kept]:
-        """Key groups of which all that was written to since their newest section is known."""
+        """Key groups for which all keys written since their newest section are known."""
         by_group: dict[int, dict[Edition, Section]] = {}
         for key in sorted(known):
             by_group.setdefault(key[0], {})[key] = known[key]
@@ -148,7 +148,7 @@ class SharedSections:
         return kept
 
     def _worthwhile(self, kept: dict[int, _Kept]) -> dict[int, _Kept]:
-        """Without some of those in files of which less than half would be named."""
+        """Drops key groups in files of which less than half would be named."""
         named: Counter[str] = Counter()
         for each in kept.values():
             for section in each.sections.values():
@@ -163,7 +163,7 @@ class SharedSections:
 
 
 def _merged(history: Iterable[Changed | None]) -> Changed | None:
-    """All keys of several snapshots, by state; None for any."""
+    """All keys of several snapshots, by state; None for unknown."""
     merged: dict[str, Collection[object]] = {}
     for changed in history:
         if changed is None:
@@ -174,7 +174,7 @@ def _merged(history: Iterable[Changed | None]) -> Changed | None:
 
 
 def _is_long(group: int, sections: Mapping[Edition, Section]) -> bool:
-    """Whether a key group is to be written anew: not all of them in the same checkpoint."""
+    """True if a key group must be rewritten; staggered, so not all are in one checkpoint."""
     first, *later = (section.size for section in sections.values())
     return len(later) >= _LATER_MIN + group * 7 % _LATER_MIN or sum(later) * 2 > first
 
@@ -247,7 +247,7 @@ class PendingSections:
     def _written(
         self, name: str, stream: CheckpointStateOutputStream, write: Write
     ) -> tuple[StreamStateHandle, dict[Edition, Section]]:
-        """The handle and the sections of a new file."""
+        """Handle and sections of a new file."""
         with stream:
             offsets = dict(zip(self._shared.key_groups, write(stream.write), strict=True))
             marks = [*sorted(offset for offset in offsets.values() if offset), stream.position]

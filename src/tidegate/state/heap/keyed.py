@@ -39,7 +39,7 @@ _NOTHING: Final[Mapping[int, Mapping[str, Collection[object]]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A state that was asked for. kept: what of an entry goes into snapshots; None for all."""
+    """A requested state. kept: the part of an entry that goes into snapshots; None for all."""
 
     descriptor: StateDescriptor
     namespace: TypeInformation | None
@@ -52,13 +52,13 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A state of one handle, as it was written: its blocks by key group."""
+    """A state of one handle as written: its blocks by key group."""
 
     header: StateHeader
     blocks: list[tuple[int, Block]] = field(default_factory=list[tuple[int, Block]])
 
     def in_memory(self) -> Restored:
-        """The same, apart from the file that it was read from."""
+        """A copy apart from the file that it was read from."""
         if all(type(block.keys) is bytes for _, block in self.blocks):
             return self
         return Restored(
@@ -143,15 +143,15 @@ class KeyedStates:
         return state.view
 
     def restore_keys(self, key: bytes) -> None:
-        """Take the keys' serializer from a snapshot; raises SerializerIncompatible."""
+        """Takes the keys' serializer from a snapshot. Raises SerializerIncompatible."""
         self._keys.restore(key)
 
     def restore(self, restored: Restored) -> None:
-        """Keep a state of a handle until it is asked for; after its handle's `restore_keys`."""
+        """Keeps a state of a handle until it is requested; after its handle's `restore_keys`."""
         self._restored.setdefault(restored.header.name, []).append(restored)
 
     def written(self) -> dict[int, dict[str, Collection[object]] | None]:
-        """What may have been written to since the last snapshot; if tracked.
+        """Keys that may have been written since the last snapshot, if tracked.
 
         By key group and state the keys; None for any key of any state of a group.
         """
@@ -170,7 +170,7 @@ class KeyedStates:
         }
 
     def _is_busy(self, group: int, written: Mapping[str, Collection[object]]) -> bool:
-        """Whether so many of a key group's keys were written to that all may as well be."""
+        """True if most of a key group's keys were written."""
         entries = sum(state.table.entries(group) for state in self._states.values())
         return sum(map(len, written.values())) * _BUSY_SHARE > entries
 
@@ -195,22 +195,22 @@ class KeyedStates:
         return KeyedSnapshot(live, left, keys, self._where, changed)
 
     def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of all that a state holds."""
+        """Key group, key and entry of everything in a state."""
         return self._states[name].table.scan()
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """Those of the subtask."""
+        """Key groups of the subtask."""
         return self._key_groups
 
     @property
     def registered(self) -> list[Registered]:
-        """The states that were asked for, in that order."""
+        """Requested states, in order of request."""
         return list(self._states.values())
 
     @property
     def unclaimed(self) -> list[Restored]:
-        """What was restored of states that nobody has asked for.
+        """Restored states that nobody has requested.
 
         It is in memory from the first snapshot on: once that is complete, the file that it was
         read from may be deleted, where a file that is looked at does not outlive its name (NFS).
@@ -222,12 +222,12 @@ class KeyedStates:
 
     @property
     def key_type(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None as long as no key was seen."""
+        """Snapshot of the keys' serializer; None until a key was seen."""
         keys = self._keys.serializer
         return None if keys is None else keys.snapshot().to_bytes()
 
     def keys_of(self, state: Registered, key: object) -> Serializer:
-        """The serializer of a state's keys, told from this one where it is not known yet."""
+        """Serializer of a state's keys, taken from this one if not known yet."""
         if state.namespace is not None:
             key, _ = cast("tuple[object, object]", key)
         return paired(self._keys.serializer or self._keys.of(key), state.namespace)
@@ -262,7 +262,7 @@ class KeyedStates:
 
 
 def decoded_block(block: Block, keys: Reader, values: Reader, where: str) -> Present | Missing:
-    """What a block of a state says of keys. Raises FormatError where it is not as it says."""
+    """Keys and entries of a block. Raises FormatError for damage."""
     read_keys = keys.decode_many(block.keys)
     read_values = values.decode_many(block.values) if block.kind == PRESENT else read_keys
     if not len(read_keys) == len(read_values) == block.rows:
@@ -290,7 +290,7 @@ class _Live:
 
 
 class KeyedSnapshot:
-    """Keyed row state as at the barrier, encoded step by step."""
+    """Keyed row state frozen at the barrier, encoded step by step."""
 
     def __init__(
         self,
@@ -315,12 +315,10 @@ class KeyedSnapshot:
 
     @property
     def blocks(self) -> Mapping[int, list[Block]]:
-        """What is encoded so far and was not taken, by key group."""
         return self._blocks
 
     @property
     def waiting(self) -> int:
-        """Bytes that were encoded for `taken`."""
         return sum(list(self._waiting.values()))
 
     def taken(self) -> Iterator[tuple[int, list[Block]]]:
@@ -334,7 +332,7 @@ class KeyedSnapshot:
             self._waiting.pop(group, None)
 
     def steps(self, rows: Callable[[], int]) -> Iterator[int]:
-        """Encode, key group by key group; a step encodes `rows` entries and gives their number."""
+        """Encodes key group by key group; a step encodes `rows` entries and yields their number."""
         for group in sorted(frozenset[int]().union(*(each.groups for each in self._live))):
             blocks = self._blocks.setdefault(group, [])
             for each in self._live:
@@ -349,7 +347,7 @@ class KeyedSnapshot:
             self._waiting[group] = sum(block.size for block in blocks)
 
     def cancel(self) -> None:
-        """Free what is kept for it."""
+        """Frees everything kept for the snapshot."""
         for each in self._live:
             each.state.table.thaw()
 
@@ -372,7 +370,7 @@ def as_restored(left: Iterable[Restored], first: int) -> dict[int, list[Block]]:
 def block_of(
     piece: Present | Missing, index: int, state: Registered, keys: Serializer, where: str
 ) -> Block:
-    """Entries of a state as a block. Raises UserError for what can't be encoded."""
+    """Entries of a state as a block. Raises UserError for entries that can't be encoded."""
     where = f"{where}, state '{state.header.name}'"
     names = encoded_keys(keys, piece.keys, where)
     if isinstance(piece, Missing):

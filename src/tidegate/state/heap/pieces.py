@@ -1,4 +1,4 @@
-"""What a table gives to be encoded: entries that are there, and keys that have none."""
+"""Pieces of a table to be encoded: present entries, and keys without one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Entries = dict[object, object]
 
 
 class Absent:
-    """The pre-image of an entry that was not there."""
+    """Pre-image of an entry that did not exist."""
 
 
 ABSENT: Final = Absent()
@@ -36,7 +36,7 @@ class Missing:
 def as_they_are(
     keys: list[object], values: list[object], kept: Callable[[object], object] | None
 ) -> list[Present | Missing]:
-    """Entries, where None stands for none, and of each what is kept."""
+    """Entries without missing ones (None), each reduced to the part that is kept."""
     if kept is not None:
         values = [None if value is None else kept(value) for value in values]
     missing = [key for key, value in zip(keys, values, strict=True) if value is None]
@@ -66,14 +66,14 @@ def present_pieces(
 
 
 def left_of(piece: Present, kept: Callable[[object], object]) -> Present:
-    """Of each entry what is kept."""
+    """Each entry reduced to the part that is kept."""
     pairs = zip(piece.keys, map(kept, piece.values), strict=True)
     left = [(key, value) for key, value in pairs if value is not None]
     return Present([key for key, _ in left], [value for _, value in left])
 
 
 def preimage_pieces(saved: Entries, rows: Callable[[], int]) -> Iterator[Present | Missing]:
-    """Old values, and keys that had none, some at a time; the latter leave ``saved``."""
+    """Old values and keys without one, in pieces; the latter are removed from ``saved``."""
     missing = [key for key, value in saved.items() if value is ABSENT]
     for key in missing:
         del saved[key]
@@ -82,7 +82,7 @@ def preimage_pieces(saved: Entries, rows: Callable[[], int]) -> Iterator[Present
 
 
 def missing_pieces(keys: list[object], rows: Callable[[], int]) -> Iterator[Missing]:
-    """Keys without an entry, some at a time."""
+    """Keys without an entry, in pieces."""
     start = 0
     while start < len(keys):
         end = start + rows()

@@ -84,7 +84,7 @@ class Batch:
 
     @property
     def places(self) -> Iterator[str]:
-        """Where its file is, if it is in one by now."""
+        """Place of its file, once it has one."""
         if isinstance(self.part, HandleAndOffset):
             yield self.part.handle.physical_id
 
@@ -102,7 +102,7 @@ class Base:
 
     @property
     def places(self) -> Iterator[str]:
-        """Where its files are, once it is durable."""
+        """Places of its files, once they are durable."""
         for handle in self.handles or ():
             yield from files_of(handle)
 
@@ -172,19 +172,19 @@ class ChangeLog:
                 self._position += 1
 
     def close(self) -> None:
-        """No checkpoint will follow: what is being written goes once that has ended."""
+        """No checkpoint follows; files being written are deleted when done."""
         self._closed = True
 
     # --- changes ---
 
     def logs(self, rows: LoggedRows) -> None:
-        """It is the log of these."""
+        """Sets the rows that are logged."""
         self._logged = rows
 
     def append(
         self, group: int, state: StateHeader, kind: int, rows: int, keys: bytes, values: bytes
     ) -> None:
-        """These entries have become so."""
+        """Logs the current form of these entries."""
         self._open.add(group, state, kind, rows, keys, values)
         self._rows += rows
 
@@ -215,7 +215,7 @@ class ChangeLog:
         return due and waiting < self._settings.in_flight_bytes
 
     def _persist(self) -> None:
-        """Have what is encoded written soon; where that fails, the next checkpoint tries again."""
+        """Schedules writing of encoded parts; after a failure the next checkpoint tries again."""
         if self._seal():
 
             def upload() -> None:
@@ -225,7 +225,7 @@ class ChangeLog:
             self._start(upload)
 
     def _seal(self) -> bool:
-        """Close the open part; False where it is empty."""
+        """Closes the open part; False if it is empty."""
         if not self._open.size:
             return False
         self._row_bytes = self._open.size / max(1, self._rows)
@@ -251,13 +251,13 @@ class ChangeLog:
         return PendingLog(self, checkpoint, self._base, (), place=self._new_place(again))
 
     def sealed(self, number: int) -> list[Batch]:
-        """The parts of the log from this one on, up to now."""
+        """Parts of the log from this one up to now."""
         self._seal()
         return [batch for batch in self._batches if batch.number >= number]
 
     @property
     def position(self) -> int:
-        """The number of the part that is next."""
+        """Number of the next part."""
         return self._position
 
     def handle(
@@ -266,7 +266,7 @@ class ChangeLog:
         place: CheckpointPlace,
         columns: KeyGroupsStateHandle | None,
     ) -> ChangelogStateBackendHandle | None:
-        """What a checkpoint says of it, all durable. Blocking, off the loop."""
+        """Handle for a checkpoint, all durable. Blocking, off the loop."""
         base, batches = pending.base, pending.batches
         before = {batch for batch in batches if batch.part is not None}
         self._upload(batches)
@@ -293,7 +293,7 @@ class ChangeLog:
     def _handles_of(
         self, batches: Sequence[Batch], place: CheckpointPlace, fresh: int
     ) -> tuple[ChangelogStateHandle, ...]:
-        """The parts in order; those in files, one after the other, in one handle."""
+        """Handles of the parts in order; adjacent ones in files share a handle."""
         found: list[ChangelogStateHandle] = []
         files: list[HandleAndOffset] = []
         parts = [batch.part for batch in batches]
@@ -317,7 +317,7 @@ class ChangeLog:
     # --- bases in the background ---
 
     def begin_base(self) -> tuple[Base, LogPlace] | None:
-        """A base of what is there from now on; None where no part of the log would be needless."""
+        """Starts a base of the current entries; None if it would replace no part of the log."""
         if self._base.handles is None:
             return None  # a checkpoint writes one
         if not self._open.size and not any(b.number >= self._base.position for b in self._batches):
@@ -325,14 +325,14 @@ class ChangeLog:
         return self._new_base(), self._new_place(SharingFilesStrategy.FORWARD_BACKWARD)
 
     def durable(self, base: Base, handle: KeyedStateHandle | None, place: LogPlace) -> None:
-        """A base was written to a place; None where there was nothing. From any thread."""
+        """A base was written to a place; None if it was empty. From any thread."""
         self._files.wrote(place.checksums)
         base.handles = () if handle is None else (handle,)
         if self._closed:
             place.delete(place.checksums)
 
     def take(self, base: Base) -> bool:
-        """A base that was begun is durable: whether the next checkpoints name it, and no newer."""
+        """Adopts a durable base; True if the next checkpoints name it, and no newer one."""
         assert base.handles is not None, "a base counts once it is durable"
         if base.number < self._base.number:
             return False
@@ -351,7 +351,7 @@ class ChangeLog:
         self._collect()
 
     def acknowledged(self, pending: PendingLog) -> None:
-        """The driver hears of a checkpoint."""
+        """The driver learns of a checkpoint."""
         self._files.acknowledged(pending.places)
 
     def _collect(self) -> None:
@@ -370,7 +370,7 @@ class ChangeLog:
     # --- off the loop ---
 
     def _upload(self, batches: Sequence[Batch]) -> None:
-        """Write what is not durable yet, in order. Blocking. Raises StorageFailed."""
+        """Writes what is not durable yet, in order. Blocking. Raises StorageFailed."""
         with self._lock:
             for batch in batches:
                 if batch.part is None:
@@ -431,23 +431,23 @@ class PendingLog:
 
     @property
     def is_full(self) -> bool:
-        """Whether it writes its base itself."""
+        """True if it writes its base itself."""
         return self._place is not None
 
     @property
     def places(self) -> Iterator[str]:
-        """Where all that it counts on is, as far as it is in files by now."""
+        """Places of everything it depends on, as far as these are files by now."""
         yield from self.base.places
         for batch in self.batches:
             yield from batch.places
 
     def seal(self) -> None:
-        """All changes from before the barrier are in the log, and none from after it."""
+        """Ends the log at the barrier: all earlier changes are in it, and no later ones."""
         if not self.is_full:
             self.batches += self._log.sealed(self._position)
 
     def acknowledged(self) -> None:
-        """The driver hears of it, so that what it counts on is the driver's to delete."""
+        """The driver learns of the checkpoint, and owns its files from now on."""
         self._log.acknowledged(self)
 
     def upload(

@@ -1,4 +1,4 @@
-"""The files that a log has written, and which of them are its own to delete."""
+"""Files written by a log, and which of them it must delete itself."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class LogFiles:
         self._files: dict[str, _File] = {}
 
     def wrote(self, checksums: Mapping[str, FileChecksum]) -> None:
-        """Files are there, each with its crc32c and size."""
+        """Adds files, each with its crc32c and size."""
         self._files.update({place: _File(found) for place, found in checksums.items()})
 
     def acknowledged(self, places: Iterable[str]) -> None:
-        """The driver hears of a checkpoint with these."""
+        """The driver learns of a checkpoint with these files."""
         for place in places:
             if place in self._files:
                 self._files[place].acknowledged = True
 
     def checksums(self, places: Iterable[str]) -> dict[str, FileChecksum]:
-        """Those of them that were written here."""
+        """Checksums of files that were written here."""
         return {place: self._files[place].checksum for place in places if place in self._files}
 
     def needless(self, used: Collection[str]) -> list[str]:
-        """Forget all but the used ones; those to delete."""
+        """Forgets all but the used files; returns those to delete."""
         forgotten = {place: self._files.pop(place) for place in self._files.keys() - used}
         return [place for place, file in forgotten.items() if not file.acknowledged]

@@ -1,4 +1,4 @@
-"""What a changelog is made of, and what it asks of those it works with."""
+"""Parts of a changelog, and the interfaces that it needs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class LogPlace(Protocol):
-    """Where files go that many checkpoints name; `storage.places.SharedPlace` is one."""
+    """Destination of files that many checkpoints name, such as `storage.places.SharedPlace`."""
 
     @property
     def sharing(self) -> SharingFilesStrategy:
-        """Whether older files may be named."""
+        """True if older files may be named."""
         ...
 
     @property
@@ -36,14 +36,12 @@ class LogPlace(Protocol):
         ...
 
     def new_name(self) -> str:
-        """A name that nothing else has."""
+        """A file name that nothing else has."""
         ...
 
     def stream(
         self, scope: CheckpointScope = CheckpointScope.SHARED, *, merged: bool = False
-    ) -> CheckpointStateOutputStream:
-        """A new stream."""
-        ...
+    ) -> CheckpointStateOutputStream: ...
 
     def write(
         self,
@@ -52,11 +50,11 @@ class LogPlace(Protocol):
         *,
         merged: bool = False,
     ) -> StreamStateHandle:
-        """One file, or its bytes where they are few."""
+        """Writes one file, or keeps few bytes inline."""
         ...
 
     def delete(self, places: Iterable[str]) -> None:
-        """Delete files that nobody has heard of."""
+        """Deletes files that nobody knows."""
         ...
 
 
@@ -65,16 +63,16 @@ class LoggedRows(Protocol):
 
     @property
     def key_type(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None as long as no key was seen."""
+        """Snapshot of the keys' serializer; None until a key was seen."""
         ...
 
     @property
     def undrained(self) -> int:
-        """Entries that were written and are not in the log."""
+        """Number of written entries that are not in the log."""
         ...
 
     def drain(self, rows: int) -> None:
-        """Log about so many of them, as they are now."""
+        """Logs about this many of them, in their current form."""
         ...
 
 
@@ -87,29 +85,29 @@ class Materialization(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Bytes that are encoded and not written."""
+        """Bytes that are encoded but not written."""
         ...
 
     def encode(self, budget_ms: float) -> bool:
-        """Encode for about that long; True once all is. Raises UserError for what can't be."""
+        """Encodes for about this long; True at the end. Raises UserError."""
         ...
 
     @property
     def write(self) -> Callable[[], None]:
-        """Write what waits. Blocking. Raises StorageFailed."""
+        """Writes encoded bytes. Blocking. Raises StorageFailed."""
         ...
 
     def take(self) -> None:
-        """It is durable: the next checkpoints count on it."""
+        """Called once it is durable: the next checkpoints depend on it."""
         ...
 
     def give_up(self) -> None:
-        """Nobody will count on it: delete what was written. Blocking."""
+        """Deletes what was written, since nobody depends on it. Blocking."""
         ...
 
 
 class Changes:
-    """Entries as they have become, gathered by key group."""
+    """Changed entries, collected by key group."""
 
     def __init__(self) -> None:
         self._states: dict[StateHeader, int] = {}
@@ -119,7 +117,7 @@ class Changes:
     def add(
         self, group: int, state: StateHeader, kind: int, rows: int, keys: bytes, values: bytes
     ) -> None:
-        """Add a block of one state; as `blocks.Block` has it."""
+        """Adds a block of one state; arguments as of `blocks.Block`."""
         index = self._states.setdefault(state, len(self._states))
         self._groups.setdefault(group, []).append(Block(kind, index, rows, keys, values))
         self.size += len(keys) + len(values)
@@ -127,7 +125,7 @@ class Changes:
     def header(
         self, operator: OperatorId, number: int, max_parallelism: int, key: bytes | None
     ) -> bytes:
-        """What opens a stream of them."""
+        """Header of their stream."""
         states = list(self._states)
         return header_bytes(
             KeyedHeader(operator, CheckpointId(number), max_parallelism, key, states, None)

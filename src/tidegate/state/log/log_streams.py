@@ -1,4 +1,4 @@
-"""A changelog as it is read: its base, then the parts of the log in order, each a keyed stream."""
+"""Reads a changelog: its base, then the parts of the log in order, each a keyed stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def bases(handles: Iterable[KeyedStateHandle]) -> Iterator[KeyedStateHandle]:
-    """The handles, with those of a changelog's base in the place of the changelog's."""
+    """Handles with each changelog replaced by its base."""
     for handle in handles:
         if isinstance(handle, ChangelogStateBackendHandle):
             yield from handle.materialized

@@ -1,4 +1,4 @@
-"""What of keyed state in memory goes into a changelog, and into the bases behind it."""
+"""Logs keyed state in memory, and makes bases of it."""
 
 from __future__ import annotations
 
@@ -39,16 +39,14 @@ class LoggedStates:
 
     @property
     def undrained(self) -> int:
-        """Entries that were written and are not in the log."""
         return sum(state.table.undrained for state in self._states.registered)
 
     @property
     def key_type(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None as long as no key was seen."""
         return self._states.key_type
 
     def drain(self, rows: int) -> None:
-        """Log so many of them, as they are now. Raises UserError for what can't be encoded."""
+        """Logs this many entries, in their current form. Raises UserError."""
         for state in self._states.registered:
             for group in self._states.key_groups:
                 if rows <= 0:
@@ -61,14 +59,14 @@ class LoggedStates:
                     raise
 
     def cut(self) -> Tail:
-        """What is left of them, to be logged as it is now."""
+        """Sets aside the rest, to be logged in its current form."""
         cut = [(state, state.table.cut()) for state in self._states.registered]
         return Tail(self, [(state, groups) for state, groups in cut if groups])
 
     def tail(
         self, cut: list[tuple[Registered, list[int]]], rows: Callable[[], int]
     ) -> Iterator[int]:
-        """Log what was cut, step by step; gives the entries of each step."""
+        """Logs entries set aside, step by step; yields their number."""
         for state, groups in cut:
             for group in groups:
                 for piece in state.table.tail(group, rows, state.kept):
@@ -83,7 +81,7 @@ class LoggedStates:
         max_parallelism: int,
         clock: Clock,
     ) -> StreamedBase:
-        """All entries, each as it is when it is encoded, to be written in the background."""
+        """All entries, each as of its encoding, written in the background."""
         number = CheckpointId(base.number)
         rows = _AllRows(self._states, operator, number, max_parallelism, self._where)
         return StreamedBase(log, base, place, self._states.key_groups, rows, clock)
@@ -101,24 +99,24 @@ class LoggedStates:
 
 
 class Tail:
-    """What was written before a barrier and is not logged yet."""
+    """Entries written before a barrier and not logged yet."""
 
     def __init__(self, states: LoggedStates, cut: list[tuple[Registered, list[int]]]) -> None:
         self._states = states
         self._cut = cut
 
     def steps(self, rows: Callable[[], int]) -> Iterator[int]:
-        """Log it, step by step; a step logs `rows` entries and gives their number."""
+        """Logs step by step; a step logs `rows` entries and yields their number."""
         return self._states.tail(self._cut, rows)
 
     def cancel(self) -> None:
-        """What is not logged yet counts as written after the barrier."""
+        """Counts unlogged entries as written after the barrier."""
         for state, _ in self._cut:
             state.table.thaw()
 
 
 class _AllRows:
-    """All keyed rows by key group, while they are written to."""
+    """All keyed rows by key group, while writes go on."""
 
     def __init__(
         self,
@@ -138,7 +136,7 @@ class _AllRows:
         self.header = KeyedHeader(operator, checkpoint, max_parallelism, key, headers, None)
 
     def sections(self) -> Iterator[tuple[int, list[Block]] | None]:
-        """Each key group, once it is encoded; None ends a step. To be drawn on the loop."""
+        """Each encoded key group; None ends a step. Drawn on the loop."""
         for group in self._states.key_groups:
             blocks: list[Block] = []
             for index, state in enumerate(self._live):
@@ -182,7 +180,6 @@ class StreamedBase:
         self.waiting = 0
 
     def encode(self, budget_ms: float) -> bool:
-        """Encode for about that long; True once all is."""
         deadline = self._clock.precise_s() + budget_ms / 1000
         for section in self._sections:
             if section is not None:
@@ -194,7 +191,7 @@ class StreamedBase:
         return True
 
     def write(self) -> None:
-        """Write what waits. Raises StorageFailed, and then leaves no stream open."""
+        """Writes encoded bytes. After StorageFailed no stream is open."""
         encoded, self._encoded, self.waiting = self._encoded, [], 0
         stream = self._stream = self._stream or self._place.stream()
         try:
@@ -216,10 +213,8 @@ class StreamedBase:
             raise
 
     def give_up(self) -> None:
-        """Delete what was written."""
         if self._stream is not None:
             self._stream.close()
 
     def take(self) -> None:
-        """The next checkpoints count on it."""
         self._log.take(self._base)

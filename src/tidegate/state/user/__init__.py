@@ -1,1 +1,1 @@
-"""What user code holds: the kinds of state, written once over any backend."""
+"""State in user code: its kinds, written once over any backend."""

@@ -1,4 +1,4 @@
-"""What a state backend implements: a table with one entry a key, for the current key.
+"""Interface of a state backend: a table with one entry for each key.
 
 The kinds of state are written once over `KeyedTable`. Its functions stand on the operator's
 `KeyCell`, so that a kind may hand them to the user as they are: `ValueState.value` of the HashMap
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class KeyedEntries(Protocol):
-    """The entries of one named keyed state, each taken as a whole. No entry holds None."""
+    """Entries of one named keyed state, each taken as a whole. No entry is None."""
 
     @property
     def read(self) -> Callable[[], object]:
-        """The current key's entry to give away; None where there is none."""
+        """The current key's entry to give away; None if there is none."""
         ...
 
     @property
     def write(self) -> Callable[[object], None]:
-        """Set the current key's entry; None removes it."""
+        """Sets the current key's entry; None removes it."""
         ...
 
     def fold(
@@ -60,12 +60,12 @@ class KeyedEntries(Protocol):
         ...
 
     def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
-        """These are asked for next: what has to be read of them may be read at once."""
+        """Announces keys that are requested next, so that they can be read at once."""
         ...
 
 
 class Pruned(Protocol):
-    """The entries of one named keyed state, as its clean-up sees them."""
+    """Entries of one named keyed state, as clean-up sees them."""
 
     def prune(self, steps: int, kept: Callable[[object], object]) -> None:
         """Look at about that many entries, other ones each time, and leave of each what is kept.
@@ -84,23 +84,23 @@ class KeyedTable(KeyedEntries, Pruned, Protocol):
 
     @property
     def peek(self) -> Callable[[], object]:
-        """The current key's entry to look at only."""
+        """The current key's entry, for reading only."""
         ...
 
     @property
     def is_shared(self) -> Callable[[], bool]:
-        """Whether a snapshot needs the current key's entry: parts are given away as copies."""
+        """True if a snapshot needs the current key's entry: parts are copied before use."""
         ...
 
     @property
     def edit(self) -> Callable[[], object]:
-        """The current key's entry to be changed in place, at once, without a write after it."""
+        """The current key's entry, to be changed in place at once, without a later write."""
         ...
 
     def value_state(self) -> ValueState[object]:
-        """The entries as value state, in the quickest form there is."""
+        """Value state over the entries, in the fastest form."""
         ...
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of all there is, to look at only; no write meanwhile."""
+        """Key group, key and entry of everything, for reading only; no writes meanwhile."""
         ...

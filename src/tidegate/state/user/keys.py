@@ -1,4 +1,4 @@
-"""What all keyed states of an operator share: the type of the keys, what a name stands for."""
+"""Shared by all keyed states of an operator: the type of keys, and registration of names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Keys:
-    """The serializer of an operator's keys: declared, restored, or that of the first key seen."""
+    """Serializer of an operator's keys: declared, restored, or that of the first key."""
 
     def __init__(self, key_type: TypeInformation | None, where: str) -> None:
         self._where = where
@@ -28,7 +28,7 @@ class Keys:
         self._checked = self.declared
 
     def restore(self, written: bytes) -> None:
-        """Take the serializer from a snapshot; raises SerializerIncompatible."""
+        """Takes the serializer from a snapshot. Raises SerializerIncompatible."""
         old = SerializerSnapshot.from_bytes(written)
         if self.serializer is None:
             self.serializer = serializer_of(self._with_classes(old.type_info))
@@ -78,7 +78,7 @@ def _remedy(held: TypeInformation, found: TypeInformation) -> str:
 
 
 def paired(keys: Serializer, namespace: TypeInformation | None) -> Serializer:
-    """The serializer of keys with their namespaces; of the keys alone where there are none."""
+    """Serializer of keys with namespaces; of keys alone without namespaces."""
     if namespace is None:
         return keys
     return serializer_of(TupleTypeInfo([keys.type_info, namespace]))
@@ -89,7 +89,7 @@ def check_asked_alike(
     now: tuple[StateDescriptor, TypeInformation | None],
     where: str,
 ) -> None:
-    """Raises ConfigError where a state is asked for again as another one: descriptor, namespace."""
+    """Raises ConfigError if a state is requested again with another descriptor or namespace."""
     if _what_counts(*before) == _what_counts(*now):
         return
     raise ConfigError(
@@ -109,7 +109,7 @@ def check_restored(
     now: tuple[str, TypeInformation | None],
     where: str,
 ) -> None:
-    """Whether a restored state is of the kind, and has the namespace, that it is asked for with.
+    """Checks that a restored state has the requested kind and namespace.
 
     namespace: snapshot of its serializer. Raises SerializerIncompatible.
     """

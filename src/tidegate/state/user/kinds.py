@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """The kinds; the values stand in snapshots."""
+    """Kinds of state; the values stand in snapshots."""
 
     VALUE = "value"
     LIST = "list"
@@ -67,7 +67,7 @@ def kind_of(descriptor: StateDescriptor, *, where: str) -> Kind:
 
 
 def entry_type(descriptor: StateDescriptor) -> TypeInformation | None:
-    """Type of what is stored a key; None where no part of it is declared."""
+    """Type stored for each key; None if no part of it is declared."""
     declared = descriptor.type_info
     match descriptor:
         case ListStateDescriptor():
@@ -82,7 +82,7 @@ def entry_type(descriptor: StateDescriptor) -> TypeInformation | None:
 
 
 def entry_copier(descriptor: StateDescriptor) -> Callable[[object], object] | None:
-    """What copies an entry before it may be changed; None where entries can't be changed."""
+    """Function that copies an entry before a change; None for immutable entries."""
     match descriptor:
         case ListStateDescriptor() if part_copier(descriptor) is None:
             return _copy_list
@@ -95,7 +95,7 @@ def entry_copier(descriptor: StateDescriptor) -> Callable[[object], object] | No
 
 
 def part_copier(descriptor: StateDescriptor) -> Callable[[object], object] | None:
-    """What copies an element of a list, a value of a map; None where they can't be changed."""
+    """Function that copies an element or map value; None for immutable ones."""
     if isinstance(descriptor, MapStateDescriptor):
         return copier_of(descriptor.value_type_info)
     return copier_of(descriptor.type_info)
@@ -110,7 +110,7 @@ def _copy_dict(entry: object) -> object:
 
 
 def view(descriptor: StateDescriptor, table: KeyedTable) -> State:
-    """The state that user functions get."""
+    """State object for user functions."""
     match descriptor:
         case ListStateDescriptor():
             return TableListState(table, part_copier(descriptor))
@@ -125,7 +125,7 @@ def view(descriptor: StateDescriptor, table: KeyedTable) -> State:
 def merging_view(
     descriptor: ReducingStateDescriptor[Any] | AggregatingStateDescriptor, entries: KeyedEntries
 ) -> State:
-    """The same for the kinds that only take whole entries."""
+    """State object for kinds that only use whole entries."""
     if isinstance(descriptor, ReducingStateDescriptor):
         function = cast("ReduceFunction[Any] | Reduce", descriptor.reduce_function)
         reduce = function.reduce if isinstance(function, ReduceFunction) else function
@@ -135,7 +135,7 @@ def merging_view(
 
 
 class TableListState:
-    """A list a key. copy: copies an element; None where elements can't be changed."""
+    """A list for each key. copy: copies an element; None if elements are immutable."""
 
     def __init__(self, table: KeyedTable, copy: Callable[[object], object] | None) -> None:
         self._peek = cast("Callable[[], list[object] | None]", table.peek)
@@ -145,7 +145,6 @@ class TableListState:
         self._copy = copy
 
     def get(self) -> list[object]:
-        """The elements, in a list of the caller's own."""
         elements = self._peek()
         if elements is None:
             return []
@@ -154,7 +153,6 @@ class TableListState:
         return elements.copy()
 
     def add(self, value: object) -> None:
-        """Append one."""
         elements = self._edit()
         if elements is None:
             self._write([value])
@@ -165,7 +163,6 @@ class TableListState:
         return iter(self.get())
 
     def add_all(self, values: Iterable[object]) -> None:
-        """Append many."""
         added = list(values)
         elements = self._edit()
         if elements is not None:
@@ -174,16 +171,14 @@ class TableListState:
             self._write(added)
 
     def update(self, values: Iterable[object]) -> None:
-        """Replace all."""
         self._write(list(values) or None)
 
     def clear(self) -> None:
-        """Forget them."""
         self._write(None)
 
 
 class TableMapState:
-    """A map a key. copy: copies a value; None where values can't be changed."""
+    """A map for each key. copy: copies a value; None if values are immutable."""
 
     def __init__(self, table: KeyedTable, copy: Callable[[object], object] | None) -> None:
         self._peek = cast("Callable[[], dict[object, object] | None]", table.peek)
@@ -193,7 +188,6 @@ class TableMapState:
         self._copy = copy
 
     def get(self, key: object) -> object:
-        """The value under a map key."""
         entries = self._peek()
         if entries is None:
             return None
@@ -201,7 +195,6 @@ class TableMapState:
         return self._copy(value) if self._copy is not None and self._is_shared() else value
 
     def put(self, key: object, value: object) -> None:
-        """Set it."""
         entries = self._edit()
         if entries is None:
             self._write({key: value})
@@ -209,7 +202,6 @@ class TableMapState:
             entries[key] = value
 
     def put_all(self, entries: Iterable[tuple[object, object]] | dict[object, object]) -> None:
-        """Set many."""
         added = dict(entries)
         held = self._edit()
         if held is not None:
@@ -218,7 +210,7 @@ class TableMapState:
             self._write(added)
 
     def remove(self, key: object) -> None:
-        """Remove it; with the last one goes the entry of the whole map."""
+        """Removes a map key; with the last one, the entry of the whole map."""
         entries = self._edit() if self.contains(key) else None
         if entries is None:
             return
@@ -227,31 +219,26 @@ class TableMapState:
             self._write(None)
 
     def contains(self, key: object) -> bool:
-        """Whether it is there."""
         entries = self._peek()
         return entries is not None and key in entries
 
     def items(self) -> Iterator[tuple[object, object]]:
-        """All pairs as they are now; the map may be changed while they are drawn."""
+        """All pairs at this time; the map may be changed while they are drawn."""
         entries = self._peek() or {}
         if self._copy is not None and self._is_shared():
             return zip(list(entries), list(map(self._copy, entries.values())), strict=True)
         return iter(list(entries.items()))
 
     def keys(self) -> Iterator[object]:
-        """All map keys as they are now."""
         return iter(list(self._peek() or ()))
 
     def values(self) -> Iterator[object]:
-        """All values as they are now."""
         return (value for _, value in self.items())
 
     def is_empty(self) -> bool:
-        """Whether the map has no entries."""
         return self._peek() is None
 
     def clear(self) -> None:
-        """Forget them."""
         self._write(None)
 
     __getitem__ = get
@@ -262,7 +249,7 @@ class TableMapState:
 
 
 class TableReducingState:
-    """The reduced value a key."""
+    """A reduced value for each key."""
 
     def __init__(self, entries: KeyedEntries, reduce: Reduce) -> None:
         self.get = entries.read
@@ -271,7 +258,6 @@ class TableReducingState:
         self._reduce = reduce
 
     def add(self, value: object) -> None:
-        """Reduce one into it."""
         reduced = self.get()
         self._write(value if reduced is None else self._reduce(reduced, value))
 
@@ -282,16 +268,14 @@ class TableReducingState:
         values: Iterable[object],
         emit: Callable[[object], None],
     ) -> None:
-        """Add one value to each of these keys, in order."""
         self._fold(keys, key_groups, values, self._reduce, emit)
 
     def clear(self) -> None:
-        """Forget it."""
         self._write(None)
 
 
 class TableAggregatingState:
-    """An accumulator a key."""
+    """An accumulator for each key."""
 
     def __init__(
         self, entries: KeyedEntries, function: AggregateFunction[Any, Any, Any], name: str
@@ -304,12 +288,11 @@ class TableAggregatingState:
         self._function = function
 
     def get(self) -> object:
-        """The result of the accumulator."""
         accumulator = self._read()
         return None if accumulator is None else self._function.get_result(accumulator)
 
     def add(self, value: object) -> None:
-        """Add one to it. Raises TypeError where the function gives no accumulator."""
+        """Adds a value. Raises TypeError if the function returns no accumulator."""
         accumulator = self._read()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
@@ -324,10 +307,8 @@ class TableAggregatingState:
     def add_rows(
         self, keys: Iterable[object], key_groups: Sequence[int], values: Iterable[object]
     ) -> None:
-        """Add one value to each of these keys, in order."""
         function = self._function
         self._accumulate(keys, key_groups, values, function.add, function.create_accumulator)
 
     def clear(self) -> None:
-        """Forget it."""
         self._write(None)

@@ -34,25 +34,21 @@ BROADCAST_KIND = "broadcast"
 
 
 class SubtaskListState:
-    """A list a subtask; implements ``api.state.OperatorListState``."""
+    """A list for the subtask; implements ``api.state.OperatorListState``."""
 
     def __init__(self, elements: list[object]) -> None:
         self._elements = elements
 
     def get(self) -> list[object]:
-        """The elements, in a list of the caller's own."""
         return self._elements.copy()
 
     def add(self, value: object) -> None:
-        """Append one."""
         self._elements.append(value)
 
     def update(self, values: Iterable[object]) -> None:
-        """Replace all."""
         self._elements = list(values)
 
     def clear(self) -> None:
-        """Remove all."""
         self._elements = []
 
 
@@ -67,47 +63,36 @@ class SubtaskBroadcastState:
         self.where = where
 
     def get(self, key: object) -> object:
-        """The value under a key."""
         return self._entries.get(key)
 
     def put(self, key: object, value: object) -> None:
-        """Set it."""
         self._entries[key] = value
 
     def put_all(self, entries: Iterable[tuple[object, object]] | dict[object, object]) -> None:
-        """Set many."""
         self._entries.update(entries)
 
     def remove(self, key: object) -> None:
-        """Remove it, if it is there."""
         self._entries.pop(key, None)
 
     def contains(self, key: object) -> bool:
-        """Whether it is there."""
         return key in self._entries
 
     def items(self) -> Iterator[tuple[object, object]]:
-        """All pairs as they are now."""
         return iter(list(self._entries.items()))
 
     def keys(self) -> Iterator[object]:
-        """All keys as they are now."""
         return iter(list(self._entries))
 
     def values(self) -> Iterator[object]:
-        """All values as they are now."""
         return iter(list(self._entries.values()))
 
     def is_empty(self) -> bool:
-        """Whether the map has no entries."""
         return not self._entries
 
     def clear(self) -> None:
-        """Remove all."""
         self._entries.clear()
 
     def read_only(self) -> ReadBroadcastState:
-        """The same map, for who may not change it."""
         return ReadBroadcastState(self)
 
     __getitem__ = get
@@ -118,7 +103,7 @@ class SubtaskBroadcastState:
 
 
 class ReadBroadcastState:
-    """A broadcast map to look at only; implements ``api.state.ReadOnlyBroadcastState``."""
+    """A read-only broadcast map; implements ``api.state.ReadOnlyBroadcastState``."""
 
     def __init__(self, state: SubtaskBroadcastState) -> None:
         self.get = state.get
@@ -130,7 +115,7 @@ class ReadBroadcastState:
         self._where = state.where
 
     def put(self, *_: object) -> NoReturn:
-        """Refused, like every other write: raises UserError."""
+        """Raises UserError, like every other write."""
         raise UserError(
             "Broadcast state was written in a place where it is read-only",
             where=f"{self._where}, on the side of the stream that is not broadcast",
@@ -158,7 +143,7 @@ class _Registered:
     header: StateHeader
 
     def elements(self) -> list[object]:
-        """What a snapshot holds of it."""
+        """Elements for a snapshot."""
         if isinstance(self.state, SubtaskBroadcastState):
             return [dict(self.state.items())]
         return self.state.get()
@@ -184,7 +169,7 @@ class OperatorStates:
         self._restored: dict[str, list[_Restored]] = {}
 
     def list_state(self, descriptor: OperatorStateDescriptor) -> SubtaskListState:
-        """The list of that name; raises RestoreRefused where what was restored does not fit."""
+        """List of that name. Raises RestoreRefused if restored elements don't fit."""
         mode = StateDistribution.SPLIT_DISTRIBUTE
         if descriptor.mode is RedistributionMode.UNION:
             mode = StateDistribution.UNION
@@ -234,7 +219,7 @@ class OperatorStates:
         data: memoryview,
         where: str,
     ) -> None:
-        """Take in the elements that a handle names, until they are asked for."""
+        """Keeps the elements of a handle until they are requested."""
         headers = {state.name: state for state in header.states}
         for name, meta in states.items():
             # A copy of each: elements are small, and a view would keep the whole stream.
@@ -270,7 +255,7 @@ class OperatorStates:
     def _claim(
         self, header: StateHeader, mode: StateDistribution, serializer: Serializer
     ) -> list[object]:
-        """The restored elements of a state, in the order of the handles."""
+        """Restored elements of a state, in the order of the handles."""
         where = f"{self._where}, operator state '{header.name}'"
         elements: list[object] = []
         for restored in self._restored.get(header.name, ()):
@@ -291,7 +276,7 @@ class OperatorStates:
 
 
 class OperatorSnapshot:
-    """Operator state as at the barrier, encoded step by step."""
+    """Operator state frozen at the barrier, encoded step by step."""
 
     def __init__(
         self,
@@ -313,7 +298,7 @@ class OperatorSnapshot:
         return self._encoded
 
     def steps(self, rows: Callable[[], int]) -> Iterator[int]:
-        """Encode; a step encodes `rows` elements and gives their number."""
+        """Encodes; a step encodes `rows` elements and yields their number."""
         for (state, elements), (_, _, encoded) in zip(self._live, self._encoded, strict=False):
             start = 0
             while start < len(elements):

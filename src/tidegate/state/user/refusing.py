@@ -1,4 +1,4 @@
-"""What stands where keyed state may not be used."""
+"""Replacements for keyed state where it may not be used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Entries = dict[object, object]
 
 
 class _Refusing(dict[object, object]):
-    """Stands in the place of entries that nobody may ask for."""
+    """Replaces entries that may not be accessed."""
 
     def __init__(self, refusal: Callable[[], Exception]) -> None:
         super().__init__()

@@ -31,12 +31,12 @@ Pair = tuple[object, object]
 
 
 def beside_time(namespace: TypeInformation | None) -> TypeInformation | None:
-    """What timers have beside key and time, such as a window; by the namespace of their state."""
+    """Type beside key and time of timers, such as a window, from their state's namespace."""
     return namespace.children[1] if isinstance(namespace, TupleTypeInfo) else None
 
 
 class KeyedTimers:
-    """All timers of one name in one subtask, on the current key. alarm: of processing time."""
+    """All timers of one name in one subtask, for the current key. alarm: of processing time."""
 
     def __init__(
         self,
@@ -84,11 +84,11 @@ class TimerQueue:
 
     @property
     def next_ms(self) -> int | None:
-        """Time of the next timer, or of one that was deleted meanwhile; None without any."""
+        """Time of the next timer, which may be deleted already; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def __len__(self) -> int:
-        """Number of timers, with those deleted that are still kept."""
+        """Number of timers, including deleted ones that are still stored."""
         return len(self._heap)
 
     def register(self, ms: int, namespace: object = None) -> None:
@@ -105,7 +105,7 @@ class TimerQueue:
                 self._alarm(ms)
 
     def delete(self, ms: int, namespace: object = None) -> None:
-        """Take back a timer of the current key; without effect where there is none."""
+        """Deletes a timer of the current key; without effect if there is none."""
         self._stand_on(ms, namespace)
         if self._value() is not None:
             self._clear()

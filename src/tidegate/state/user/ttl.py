@@ -39,17 +39,16 @@ _SHOWN: Final = StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
 
 
 def expires(descriptor: StateDescriptor) -> bool:
-    """Whether the state has a time to live."""
     return descriptor.ttl is not None and descriptor.ttl.is_enabled()
 
 
 def stored(descriptor: StateDescriptor) -> StateDescriptor:
-    """What is really stored: the descriptor itself, or that of values with their times."""
+    """Descriptor of the stored values, with their times if they expire."""
     return _stamped(descriptor) if expires(descriptor) else descriptor
 
 
 def without_times(entries: TypeInformation) -> TypeInformation:
-    """The type of entries without the times that are stored with their parts."""
+    """Type of entries without the times stored with their parts."""
     match entries:
         case ListTypeInfo(of):
             return ListTypeInfo(without_times(of))
@@ -77,7 +76,7 @@ def view(
 def parts_view(
     descriptor: StateDescriptor, table: Pruned, state: State, now_ms: Callable[[], int]
 ) -> State:
-    """The same for maps and lists whose parts are stored one by one. state: of what is stored."""
+    """State object for maps and lists stored by part. state: over stored parts."""
     if not expires(descriptor):
         return state
     life = Life(descriptor, table, now_ms)
@@ -94,7 +93,7 @@ def reader(
     now_ms: Callable[[], int],
     where: str,
 ) -> Reader:
-    """What reads entries of a snapshot as they are stored now.
+    """Reader of a snapshot's entries in the form stored now.
 
     had_times: whether the state had a time to live then. Raises SerializerIncompatible.
     """
@@ -115,7 +114,7 @@ def reader(
 
 
 def is_migrated(old: SerializerSnapshot, descriptor: StateDescriptor, *, had_times: bool) -> bool:
-    """Whether entries that `reader` reads become others by it."""
+    """True if `reader` changes entries."""
     if had_times != expires(descriptor):
         return True
     entries = serializer_of(kinds.entry_type(stored(descriptor)))
@@ -123,7 +122,7 @@ def is_migrated(old: SerializerSnapshot, descriptor: StateDescriptor, *, had_tim
 
 
 class _PartsReader:
-    """Reads entries and changes each of their parts."""
+    """Reads entries and changes each part."""
 
     def __init__(
         self, entries: Reader, descriptor: StateDescriptor, change: Callable[[Any], object]
@@ -133,11 +132,9 @@ class _PartsReader:
         self._change = change
 
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
-        """The entries, in order."""
         return self._changed(self._entries.decode_many(data))
 
     def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
-        """The entry of each piece."""
         return self._changed(self._entries.decode_each(pieces))
 
     def _changed(self, read: list[Any]) -> list[Any]:
@@ -194,23 +191,23 @@ class Life:
         self._keeping = _keeping_of(descriptor)
 
     def access(self) -> int:
-        """The state is accessed: clean up a little; gives the time."""
+        """Counts an access: cleans up a little; returns the time."""
         now = self._now_ms()
         if self._steps:
             self._prune(self._steps, self._keeping(now - self._ttl_ms))
         return now
 
     def is_over(self, stamped: Stamped, now: int) -> bool:
-        """Whether a part is expired."""
+        """True if a part is expired."""
         return now - self._ttl_ms >= stamped[0]
 
     def kept(self, entry: object) -> object:
-        """What is left of an entry: itself, a new one without the expired parts, or None."""
+        """The rest of an entry: itself, a copy without expired parts, or None."""
         return self._keeping(self._now_ms() - self._ttl_ms)(entry)
 
 
 def _keeping_of(descriptor: StateDescriptor) -> Callable[[int], Keep]:
-    """What makes, for a time, what leaves out of an entry the parts of then and before.
+    """Function that makes, for a time, a filter of expired parts.
 
     For each time a function of its own, since it is called for every entry that is cleaned up.
     """
@@ -258,7 +255,7 @@ def _view(descriptor: StateDescriptor, table: KeyedTable, life: Life) -> State:
 
 
 class TtlEntries:
-    """Stamped entries as entries of plain values; implements `KeyedEntries`."""
+    """Stamped entries seen as plain values; implements `KeyedEntries`."""
 
     def __init__(self, table: KeyedTable, life: Life) -> None:
         self._read = cast("Callable[[], Stamped | None]", table.read)
@@ -268,7 +265,6 @@ class TtlEntries:
         self._life = life
 
     def read(self) -> object:
-        """The current key's value, if it is there to be seen."""
         life = self._life
         now = life.access()
         stamped = self._read()
@@ -282,7 +278,6 @@ class TtlEntries:
         return stamped[1]
 
     def write(self, value: object) -> None:
-        """Set the current key's value; None removes it."""
         now = self._life.access()
         self._write(None if value is None else (now, value))
 
@@ -294,8 +289,6 @@ class TtlEntries:
         merge: Callable[[object, object], object],
         emit: Callable[[object], None],
     ) -> None:
-        """Merge each value into its key's value, and emit each new one."""
-
         def merged(value: object, old: object) -> object:
             new = value if old is None else merge(old, value)
             emit(new)
@@ -311,7 +304,6 @@ class TtlEntries:
         add: Callable[[object, object], object],
         create: Callable[[], object],
     ) -> None:
-        """Set each key's value to ``add(value, old)``; ``create`` makes a first one."""
         life, now = self._life, self._life.access()
 
         def added(value: object, held: object) -> object:
@@ -330,26 +322,25 @@ def _nothing() -> None:
 
 
 class TtlValueState:
-    """A value a key."""
+    """A value for each key that expires."""
 
     def __init__(self, entries: KeyedEntries) -> None:
         self.value = entries.read
         self.update = entries.write
 
     def clear(self) -> None:
-        """Forget it."""
         self.update(None)
 
 
 class TtlListState:
-    """A list a key, whose elements expire one by one. held: the stamped elements."""
+    """A list for each key whose elements expire one by one. held: the stamped elements."""
 
     def __init__(self, held: ListState[Any], life: Life) -> None:
         self._held = held
         self._life = life
 
     def get(self) -> list[object]:
-        """The elements, in a list of the caller's own; what is expired is removed."""
+        """Elements in a new list; removes expired ones."""
         life = self._life
         now = life.access()
         found = cast("list[Stamped]", self._held.get())
@@ -361,24 +352,20 @@ class TtlListState:
         return [value for _, value in (found if life.shows_expired else left)]
 
     def add(self, value: object) -> None:
-        """Append one."""
         self._held.add((self._life.access(), value))
 
     def __iter__(self) -> Iterator[object]:
         return iter(self.get())
 
     def add_all(self, values: Iterable[object]) -> None:
-        """Append many."""
         now = self._life.access()
         self._held.add_all((now, value) for value in values)
 
     def update(self, values: Iterable[object]) -> None:
-        """Replace all."""
         now = self._life.access()
         self._held.update((now, value) for value in values)
 
     def clear(self) -> None:
-        """Forget them."""
         self._held.clear()
 
 
@@ -394,7 +381,7 @@ class TtlMapState:
         self._life = life
 
     def get(self, key: object) -> object:
-        """The value under a map key; what is expired is removed."""
+        """Value of a map key; removes it if expired."""
         now = self._life.access()
         stamped = cast("Stamped | None", self._held.get(key))
         if stamped is None:
@@ -406,20 +393,17 @@ class TtlMapState:
         return stamped[1]
 
     def put(self, key: object, value: object) -> None:
-        """Set it."""
         self._held.put(key, (self._life.access(), value))
 
     def put_all(self, entries: Iterable[tuple[object, object]] | dict[object, object]) -> None:
-        """Set many."""
         now = self._life.access()
         self._held.put_all({key: (now, value) for key, value in dict(entries).items()})
 
     def remove(self, key: object) -> None:
-        """Remove it."""
         self._held.remove(key)
 
     def contains(self, key: object) -> bool:
-        """Whether it is there to be seen."""
+        """True if the map key exists and is not expired."""
         now = self._life.access()
         stamped = cast("Stamped | None", self._held.get(key))
         if stamped is None:
@@ -430,7 +414,7 @@ class TtlMapState:
         return True
 
     def items(self) -> Iterator[tuple[object, object]]:
-        """All pairs as they are now; what is expired is removed."""
+        """All pairs at this time; removes expired ones."""
         found, left = self._looked_at()
         for key in found.keys() - left.keys():
             self._held.remove(key)
@@ -438,16 +422,13 @@ class TtlMapState:
         return iter([(key, value) for key, (_, value) in seen.items()])
 
     def keys(self) -> Iterator[object]:
-        """All map keys as they are now."""
         found, left = self._looked_at()
         return iter(found if self._life.shows_expired else left)
 
     def values(self) -> Iterator[object]:
-        """All values as they are now; what is expired is removed."""
         return (value for _, value in self.items())
 
     def is_empty(self) -> bool:
-        """Whether there is no entry to be seen."""
         life = self._life
         if not life.renewed_by_reads:
             now, shown = life.access(), life.shows_expired
@@ -456,11 +437,10 @@ class TtlMapState:
         return not (found if self._life.shows_expired else left)
 
     def clear(self) -> None:
-        """Forget them."""
         self._held.clear()
 
     def _looked_at(self) -> tuple[dict[object, Stamped], dict[object, Stamped]]:
-        """What there is, and what of it is not expired; that is read."""
+        """All parts, and the unexpired ones; counts as a read."""
         now = self._life.access()
         found = cast("dict[object, Stamped]", dict(self._held.items()))
         left = {key: each for key, each in found.items() if not self._life.is_over(each, now)}
