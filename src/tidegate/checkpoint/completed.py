@@ -42,21 +42,20 @@ class CompletedCheckpoint:
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether somebody asked for it."""
+        """True if somebody asked for it."""
         return self.properties.is_savepoint
 
     @property
     def ours(self) -> bool:
-        """Whether the job may delete its files."""
+        """True if the job may delete its files."""
         return self.properties.discard_subsumed
 
     @property
     def state_size(self) -> int:
-        """Bytes of all operators' state."""
         return sum(operator.state_size for operator in self.metadata.operators)
 
     def discarded_on(self, status: JobStatus) -> bool:
-        """Whether it is deleted when the job ends so.
+        """True if such an end of the job deletes it.
 
         SUSPENDED deletes nothing, whatever the properties say: the job is to go on. Flink has a
         flag for it that counts only where no HA store is.
@@ -80,7 +79,7 @@ class CompletedCheckpoint:
         )
 
     def deletable_paths(self) -> tuple[str, ...]:
-        """Those of its private files that go with it."""
+        """Its private files that are deleted with it."""
         return tuple(path for path in self.private_paths() if path not in self.foreign)
 
     def paths(self) -> dict[str, OperatorState]:
@@ -120,27 +119,25 @@ class CompletedCheckpoints:
 
     @property
     def dropped(self) -> tuple[CompletedCheckpoint, ...]:
-        """What the end of the job has dropped, oldest first."""
+        """Checkpoints dropped at the job's end, oldest first."""
         return self._dropped
 
     @property
     def retained(self) -> tuple[CompletedCheckpoint, ...]:
-        """All that are kept, oldest first."""
         return tuple(self._retained)
 
     @property
     def latest(self) -> CompletedCheckpoint | None:
-        """What to restore from; None where there is nothing."""
+        """The checkpoint to restore from; None if there is none."""
         return self._retained[-1] if self._retained else None
 
     @property
     def latest_id(self) -> CheckpointId | None:
-        """Number of the latest."""
         return self._retained[-1].checkpoint if self._retained else None
 
     @property
     def lowest_checkpoint(self) -> CheckpointId | None:
-        """The oldest that is kept and no savepoint, for the registry of shared files."""
+        """The oldest kept checkpoint that is not a savepoint, for the registry of shared files."""
         return next((c.checkpoint for c in self._retained if not c.is_savepoint), None)
 
     def find(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
@@ -148,11 +145,11 @@ class CompletedCheckpoints:
         return next((c for c in self._retained if c.checkpoint == checkpoint), None)
 
     def retained_with(self, newest: CompletedCheckpoint) -> tuple[CheckpointId, ...]:
-        """What would be kept if this one were added."""
+        """Checkpoints that would be kept if this one were added."""
         return tuple(c.checkpoint for c in self._split(newest)[0])
 
     def add(self, newest: CompletedCheckpoint) -> list[CompletedCheckpoint]:
-        """Keep it; the result is what it has subsumed, oldest first."""
+        """Adds a checkpoint; returns those it replaces, oldest first."""
         self._retained, subsumed = self._split(newest)
         self._given_up.clear()
         self._has_own = True
@@ -171,7 +168,7 @@ class CompletedCheckpoints:
         return left[-1] if left else None
 
     def take_back(self) -> None:
-        """Keep what was given up since the last one completed: the damage may be mended."""
+        """Takes back checkpoints dropped since the last completion: the damage may be repaired."""
         self._retained, self._given_up = [*self._retained, *self._given_up], []
 
     def end(self, status: JobStatus) -> list[CompletedCheckpoint]:

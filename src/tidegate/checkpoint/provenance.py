@@ -1,4 +1,4 @@
-"""What Flink's format has no place for, in a master state of our own named ``tidegate``.
+"""Facts for which Flink's format has no place, in a master state named ``tidegate``.
 
 Flink keeps master states of hooks that it does not know of, so the file stays legal, and what it
 says of its files is durable in the same moment as the file itself. It says it of itself too: the
@@ -62,7 +62,7 @@ def to_master_state(provenance: Provenance) -> MasterState:
 
 
 def signable(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same, with room for a signature."""
+    """The provenance with room for a signature."""
     own = _own(metadata)
     assert own is not None, "who signs says where the snapshot comes from"
     with_room = _master_state({**json.loads(own.payload), SIGNATURE: _UNSIGNED})
@@ -151,7 +151,7 @@ def hook_states(metadata: CheckpointMetadata) -> tuple[MasterState, ...]:
 
 
 def provenance_of(metadata: CheckpointMetadata) -> Provenance | None:
-    """What the snapshot says of itself; None in one that Flink wrote, or a later release of ours.
+    """Provenance of a snapshot; None if Flink, or a later release of ours, wrote it.
 
     Raises FormatError for a payload that is not what its version says.
     """
@@ -177,7 +177,7 @@ def checksums_of(metadata: CheckpointMetadata) -> dict[str, FileChecksum]:
 
 
 def name_of(path: str) -> str:
-    """The name of a file."""
+    """The last part of a file's path."""
     return path.rpartition("/")[2]
 
 

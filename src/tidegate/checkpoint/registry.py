@@ -187,7 +187,7 @@ class SharedStateRegistry:
         return frozenset(entry.created_by for entry in self._entries.values() if entry.keeps_folder)
 
     def checksums(self, state: SubtaskState) -> dict[str, FileChecksum]:
-        """What is known of the shared files of a state that was registered, by path."""
+        """Checksums of the shared files of a registered state, by path."""
         known: dict[str, FileChecksum] = {}
         for handle in shared_handles(state):
             entry = self._entries.get(shared_key(handle))
@@ -211,7 +211,7 @@ class _Note:
                 self.keyed(keyed)
 
     def keyed(self, handle: _Keyed) -> _Keyed:
-        """The same handle without placeholders."""
+        """The handle without placeholders."""
         return replace_streams(handle, self._stream)
 
     def _stream(self, stream: Stream) -> StreamStateHandle:
@@ -229,7 +229,7 @@ class _Note:
 
 
 def _wherever(handle: StreamStateHandle) -> StreamStateHandle:
-    """The handle as it can stand in another folder's metadata too."""
+    """The handle in a form valid in another folder's metadata."""
     match handle:
         case RelativeFileStateHandle(state_size=size, file_path=str(path)):
             return FileStateHandle(path, size)

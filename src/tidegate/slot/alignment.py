@@ -1,4 +1,4 @@
-"""How much a subtask reads while the barriers of a checkpoint come in, in bytes."""
+"""Counts the bytes that a subtask reads while a checkpoint's barriers arrive."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ProcessedBytes:
         self._begun: dict[CheckpointId, list[tuple[int, int]]] = {}
 
     def begin(self, checkpoint: CheckpointId) -> None:
-        """Its barriers have come in part; only the first call counts."""
+        """Its first barrier came; later calls have no effect."""
         if checkpoint not in self._begun:
             read = [(channel.rows_read, channel.arrow_bytes_read) for channel in self._channels]
             self._begun[checkpoint] = read
 
     def of(self, checkpoint: CheckpointId) -> int:
-        """What was read since its first barrier; 0 where all of them came at once."""
+        """Bytes read since its first barrier; 0 if all came at once."""
         begun = self._begun.get(checkpoint)
         if begun is None:
             return 0
@@ -48,5 +48,5 @@ class ProcessedBytes:
         return round(read)
 
     def end(self, checkpoint: CheckpointId) -> None:
-        """It is cut or given up, and with it all that are older."""
+        """The checkpoint was cut or aborted; older ones are dropped too."""
         self._begun = {known: read for known, read in self._begun.items() if known > checkpoint}

@@ -83,7 +83,6 @@ class ChannelStateResult:
 
     @property
     def bytes_persisted(self) -> int:
-        """Bytes of in-flight data, of both sides."""
         return sum(handle.state_size for handle in (*self.inputs, *self.outputs))
 
     def complete(

@@ -11,7 +11,7 @@ from tidegate.model.descriptors import shortage
 
 
 def as_ours(error: Exception, where: str) -> TidegateError:
-    """An error as one that can travel to the driver, with the place where it happened."""
+    """The error in a form that can travel to the driver, with the place where it happened."""
     if isinstance(error, TidegateError):
         placed = copy.copy(error)  # the same error may be that of several subtasks
         placed.where = f"{error.where}, in {where}" if error.where else where

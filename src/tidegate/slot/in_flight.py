@@ -1,4 +1,4 @@
-"""What barriers overtake at one subtask: found in its channels, handed to the writer."""
+"""Data that barriers overtake at one subtask: found in its channels, passed to the writer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class InFlightPlaces:
 
 @dataclass(frozen=True, slots=True)
 class OutputTimeout:
-    """The barrier of this checkpoint had its time to leave behind the data before it."""
+    """The checkpoint's barrier has run out of time to leave after the data before it."""
 
     checkpoint: CheckpointId
 
@@ -73,7 +73,7 @@ class InFlight:
         self._leaving: CheckpointId | None = None
 
     def heard(self, channel: InputChannel, element: Element) -> bool:
-        """Something comes on a channel; whether it does not belong into the queue."""
+        """Sees each arriving element; True if it does not belong in the queue."""
         match element:
             case RowBatch() | ArrowBatch():
                 checkpoint = self._persisting.get(channel.id)
@@ -96,7 +96,7 @@ class InFlight:
         return False
 
     def send(self, barrier: Barrier) -> None:
-        """Begin with a checkpoint, and send its barrier."""
+        """Starts a checkpoint, and sends its barrier."""
         checkpoint, options = barrier.checkpoint, barrier.options
         if options.may_overtake:
             self._writer.start(barrier)
@@ -114,7 +114,7 @@ class InFlight:
 
     @property
     def leaving(self) -> bool:
-        """Whether a barrier that may still turn unaligned waits to leave."""
+        """True if a barrier that may still turn unaligned waits to leave."""
         return self._leaving is not None
 
     def finish_output_if_left(self) -> None:

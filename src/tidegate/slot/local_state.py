@@ -1,4 +1,4 @@
-"""The local folders of a slot follow the checkpoints of its job."""
+"""Lets a slot's local folders follow the checkpoints of its job."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LocalState:
         self._memory: RocksDBMemory | None = None
 
     def place(self, settings: SlotSettings) -> LocalPlace | None:
-        """Where one operator may keep its keyed state; None where that is in memory."""
+        """Place of an operator's keyed state on disk; None if it is in memory."""
         if settings.rocksdb is None:
             return None
         if self._memory is None:
@@ -65,7 +65,7 @@ class LocalState:
         return LocalPlace(self.folders, backend, self._memory, settings.state_files)
 
     def heard(self, message: ToSlot) -> None:
-        """The driver has said something."""
+        """Handles a message of the driver."""
         match message:
             case CheckpointComplete(_, checkpoint):
                 self._tidy(lambda folders: folders.on_complete(checkpoint))

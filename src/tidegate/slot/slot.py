@@ -105,7 +105,7 @@ class Slot:
 
     @property
     def pulse(self) -> Pulse:
-        """How the slot is; read by another thread, so nothing here may be changed."""
+        """State of the slot for a heartbeat; read by another thread, so nothing may change here."""
         call = self.calls.current
         age = 0 if call is None else self._world.clock.monotonic_ms() - call.began_ms
         subtasks = list(self._rounds.subtasks.items())
@@ -122,7 +122,6 @@ class Slot:
         self._driver.send_printed()
 
     def end(self, reason: str, error: TidegateError | None = None) -> None:
-        """Stop serving."""
         if self._ended is None:
             self._ended = reason
             self._error = error

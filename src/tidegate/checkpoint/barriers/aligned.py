@@ -96,7 +96,7 @@ class AbortedByDriver:
 
 @dataclass(frozen=True, slots=True)
 class TimeReached:
-    """It is ``wake_at_ms``, or later."""
+    """The clock has reached ``wake_at_ms``."""
 
 
 BarrierEvent = (
@@ -139,7 +139,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """What waits in these channels, and what still comes, belongs to the checkpoint as well.
+    """Data that wait in these channels, or still come, also belong to the checkpoint.
 
     Up to the barrier of the checkpoint, or the channel's end, wherever in the queue that stands.
     """
@@ -182,20 +182,20 @@ BarrierCommand = Block | Unblock | Snapshot | Persist | FinishPersisting | GiveU
 
 
 class BarrierHandler(Protocol):
-    """What a subtask needs of barrier handling, whatever the mode."""
+    """Interface of barrier handling in a subtask, for all modes."""
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When to send `TimeReached`; None for never."""
+        """Time for the next `TimeReached`; None for never."""
         ...
 
     @property
     def aligning(self) -> CheckpointId | None:
-        """The checkpoint whose barriers have come in part; None where there is none."""
+        """Checkpoint whose barriers have come in part; None if there is none."""
         ...
 
     def handle(self, event: BarrierEvent, now_ms: int) -> list[BarrierCommand]:
-        """What is to be done about the event, in order."""
+        """Commands for an event, in order."""
         ...
 
 
@@ -217,7 +217,6 @@ class GivenUpAhead:
         return checkpoint <= self._all_up_to or checkpoint in self._ids
 
     def add(self, checkpoint: CheckpointId) -> None:
-        """Remember one."""
         self._ids[checkpoint] = None
         if len(self._ids) > ABORTED_MAX:
             self._all_up_to = max(self._all_up_to, min(self._ids))
@@ -243,16 +242,15 @@ class AlignedBarriers:
 
     @property
     def wake_at_ms(self) -> int | None:
-        """Never: a barrier is waited for as long as the driver waits."""
+        """Never: a barrier is awaited as long as the driver waits."""
         return None
 
     @property
     def aligning(self) -> CheckpointId | None:
-        """The checkpoint whose barriers have come in part; None where there is none."""
+        """Checkpoint whose barriers have come in part; None if there is none."""
         return None if self._pending is None else self._pending.checkpoint
 
     def handle(self, event: BarrierEvent, now_ms: int) -> list[BarrierCommand]:
-        """What is to be done about the event, in order."""
         match event:
             case BarrierArrived(channel, barrier):
                 return self._barrier_arrived(channel, barrier, now_ms)
@@ -282,7 +280,7 @@ class AlignedBarriers:
         return commands + self._complete_if_all(now_ms)
 
     def _begin(self, barrier: Barrier, now_ms: int) -> list[BarrierCommand]:
-        """Give up what is older; make this the pending checkpoint unless it is obsolete."""
+        """Aborts older ones; makes this the pending checkpoint unless it is obsolete."""
         if barrier.checkpoint <= self._newest:
             return []
         commands = self._give_up_older(barrier.checkpoint)
@@ -343,7 +341,7 @@ class AlignedBarriers:
         return [snapshot, *self._release()]
 
     def _pass_over(self, checkpoint: CheckpointId) -> list[BarrierCommand]:
-        """Let nothing up to this checkpoint count any more."""
+        """Ignores everything up to this checkpoint."""
         self._newest = checkpoint
         self._aborted.forget(checkpoint)
         return self._release()

@@ -53,11 +53,10 @@ class AlternatingBarriers(AlignedBarriers):
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When the pending checkpoint turns unaligned; None where it does not."""
+        """Time at which the pending checkpoint turns unaligned; None if it does not."""
         return self._timeout_at_ms
 
     def handle(self, event: BarrierEvent, now_ms: int) -> list[BarrierCommand]:
-        """What is to be done about the event, in order."""
         match event:
             case BarrierAnnounced():
                 return self._announced(event, now_ms)
@@ -121,7 +120,7 @@ class AlternatingBarriers(AlignedBarriers):
         return commands
 
     def _unforced(self, snapshot: Snapshot) -> list[BarrierCommand]:
-        """The snapshot of an aligned cut, for whose outputs the barrier may be unaligned again."""
+        """Options of an aligned cut, for whose outputs the barrier may be unaligned again."""
         barrier = snapshot.barrier.under(snapshot.barrier.options.unforced())
         commands: list[BarrierCommand] = [replace(snapshot, barrier=barrier)]
         if barrier.options.is_unaligned:

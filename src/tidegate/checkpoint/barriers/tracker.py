@@ -61,17 +61,14 @@ class BarrierTracker:
 
     @property
     def wake_at_ms(self) -> int | None:
-        """Never: a barrier is waited for as long as the driver waits."""
         return None
 
     @property
     def aligning(self) -> CheckpointId | None:
-        """The newest checkpoint whose barriers have come in part; None where there is none."""
         pending = [id_ for id_, count in self._counts.items() if not count.given_up]
         return pending[-1] if pending else None
 
     def handle(self, event: BarrierEvent, now_ms: int) -> list[BarrierCommand]:
-        """What is to be done about the event, in order."""
         match event:
             case BarrierArrived(channel, barrier):
                 assert channel in self._open, f"a barrier came on {channel}, which is not open"
@@ -121,7 +118,7 @@ class BarrierTracker:
         return self._open.keys() <= count.delivered
 
     def _complete(self, checkpoint: CheckpointId, now_ms: int) -> list[BarrierCommand]:
-        """Its last barrier has come; what is older cannot count any more."""
+        """Its last barrier has come; older checkpoints can't complete any more."""
         count = self._counts[checkpoint]
         self._counts = {id_: each for id_, each in self._counts.items() if id_ > checkpoint}
         if count.given_up or count.barrier is None:

@@ -81,7 +81,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The member is over."""
+    """The member has ended and leaves."""
 
     member: ExecutionId
 
@@ -244,7 +244,7 @@ class ChannelStateGroup:
         self._members[member] = None
 
     def handle(self, event: ChannelStateEvent) -> list[ChannelStateCommand]:
-        """What is to be done about the event, in order."""
+        """Commands for an event, in order."""
         match event:
             case Start(member, checkpoint):
                 return self._start(member, checkpoint)

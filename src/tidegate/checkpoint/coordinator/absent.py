@@ -1,4 +1,4 @@
-"""What a job has in the place of a checkpoint coordinator where it takes no checkpoints."""
+"""Replaces the checkpoint coordinator in a job that takes no checkpoints."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NoCheckpoints:
 
     @property
     def statistics(self) -> StatisticsView:
-        """What it was restored from, if anything."""
+        """Figures of the restored checkpoint, if any."""
         return self._statistics.view()
 
     @property
@@ -52,21 +52,21 @@ class NoCheckpoints:
         return self._disposal.ended
 
     def waits_for(self, execution: ExecutionId) -> bool:
-        """There is no savepoint that could wait for it."""
+        """False: no savepoint can wait for it."""
         return False
 
     def latest_completed(self) -> CompletedCheckpoint | None:
-        """What the job starts from."""
+        """The checkpoint that the job starts from."""
         return self._completed.latest
 
     def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
-        """Restore no more from one that is damaged; the result is what is there instead, if any."""
+        """Drops a damaged checkpoint; returns its replacement, if any."""
         return self._completed.give_up(checkpoint)
 
     def handle(
         self, event: events.CheckpointEvent, now_ms: int
     ) -> list[commands.CheckpointCommand]:
-        """What is to be done about the event, in order."""
+        """Commands for an event, in order."""
         match event:
             case events.OperatorEventSent(execution, operator, sent):
                 return [ToOperator(execution, operator, sent)]

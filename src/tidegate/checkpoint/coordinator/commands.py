@@ -1,4 +1,4 @@
-"""What the checkpoint coordinator wants done, in order; results of its ``handle``.
+"""Commands of the checkpoint coordinator, in order; results of its ``handle``.
 
 What goes to subtasks are the messages of ``model.control`` themselves: `TriggerCheckpoint`,
 `CheckpointComplete`, `CheckpointAborted`, `ToOperator`. A message to an attempt that is gone is
@@ -201,7 +201,7 @@ class CheckpointEnded:
 
 
 class Ignored(Enum):
-    """Why a subtask's message changed nothing."""
+    """Reason why a subtask's message had no effect."""
 
     LATE = "late message for a checkpoint that has expired"
     UNKNOWN_CHECKPOINT = "message for an unknown checkpoint"

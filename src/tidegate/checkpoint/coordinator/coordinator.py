@@ -104,12 +104,11 @@ class CheckpointCoordinator:
 
     @property
     def statistics(self) -> StatisticsView:
-        """All figures as they are now."""
         return self._statistics.view()
 
     @property
     def settled(self) -> bool:
-        """Whether it is known which checkpoint is the latest: no pointer is being added."""
+        """True if it is known which checkpoint is the latest: no pointer is being added."""
         return self._finisher.settled
 
     @property
@@ -119,25 +118,25 @@ class CheckpointCoordinator:
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When to send `Woke`; None for never."""
+        """Time for the next `Woke`; None for never."""
         deadlines = [p.deadline_ms for p in self._pending.values() if p.may_expire()]
         if self._schedule.next_ms is not None:
             deadlines.append(self._schedule.next_ms)
         return min(deadlines, default=None)
 
     def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
-        """Restore no more from one that is damaged; the result is what is there instead, if any."""
+        """Drops a damaged checkpoint; returns its replacement, if any."""
         return self._completed.give_up(checkpoint)
 
     def waits_for(self, execution: ExecutionId) -> bool:
-        """Whether a savepoint under way has still to hear from this attempt."""
+        """True if a pending savepoint has still to hear from this attempt."""
         pending = self._pending.values()
         return any(
             each.is_savepoint and each.acknowledgements.waits_for(execution) for each in pending
         )
 
     def latest_completed(self) -> CompletedCheckpoint | None:
-        """What to restore from; None where there is nothing. To be asked while ``settled``.
+        """The checkpoint to restore from; None if there is none. Ask only while ``settled``.
 
         Raises AssertionError once the job has ended, under ``python -O`` too: its checkpoints may
         be deleted by then.
@@ -171,7 +170,7 @@ class CheckpointCoordinator:
         return [*self._out, *self._reports.take_restarts()]
 
     def _advance(self) -> None:
-        """Do what the event has made possible."""
+        """Performs all steps that the event has made possible."""
         self._finish_next()
         self._trigger_subtasks()
         self._choose_requests()
@@ -327,12 +326,12 @@ class CheckpointCoordinator:
             return None
 
     def _refuse(self, request: Request, reason: FailureReason) -> None:
-        """Answer a request that was never begun."""
+        """Answers a request that was never started."""
         self._let_go(request)
         self._out.extend(self._reports.refused(request, reason))
 
     def _fail(self, request: Request, reason: FailureReason, cause: str = "") -> None:
-        """Give up a trigger that has no checkpoint id yet."""
+        """Aborts a trigger that has no checkpoint id yet."""
         self._let_go(request)
         self._out.extend(self._reports.failed_before(request, reason, cause))
 
@@ -404,7 +403,7 @@ class CheckpointCoordinator:
                 assert_never(event)
 
     def _answered_too_late(self, event: events.TriggerAnswer | events.StoreAnswer) -> None:
-        """The answer is about a checkpoint that was given up meanwhile: so is what it names."""
+        """Answers about an aborted checkpoint: the things it names are dropped too."""
         match event:
             case events.LocationReady(checkpoint, location):
                 self._out.extend(self._disposal.answered(checkpoint, location))
@@ -472,7 +471,7 @@ class CheckpointCoordinator:
     # --- completion ---------------------------------------------------------------------------
 
     def _finish_next(self) -> None:
-        """Write the metadata of the next checkpoint that all have acknowledged."""
+        """Writes the metadata of the next checkpoint that all have acknowledged."""
         while (pending := self._finisher.next()) is not None:
             try:
                 self._out.append(self._finisher.write(pending))

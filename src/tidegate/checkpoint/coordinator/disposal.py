@@ -1,4 +1,4 @@
-"""What is deleted, and when: the only place that decides it.
+"""Decides what is deleted, and when: the only place that does so.
 
 No file goes while a pointer needs it. Private state goes with its checkpoint; shared files when no
 retained checkpoint uses them; the state of a late acknowledgement at once, if its checkpoint is
@@ -42,7 +42,7 @@ GIVEN_UP_MAX: Final = 1_000
 
 
 class Disposal:
-    """Decides what is deleted; its methods return what is to be done at once."""
+    """Decides about deletion; its methods return commands to perform at once."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Disposal:
         return self._discard_pending(pending)
 
     def answered(self, checkpoint: CheckpointId, location: str | None) -> list[DiscardCheckpoint]:
-        """What was under way for a given-up checkpoint is over. location: its folder, if made."""
+        """An aborted checkpoint's step has ended. location: its folder, if made."""
         pending = self._unanswered.pop(checkpoint, None)
         if pending is None:
             return []
@@ -123,7 +123,7 @@ class Disposal:
         return self._discard_pending(pending)
 
     def why_in_vain(self, checkpoint: CheckpointId, pending: PendingCheckpoint | None) -> Ignored:
-        """How to call a message that changes nothing. pending: its checkpoint, if under way."""
+        """Name for a message without effect. pending: its checkpoint, if in progress."""
         if pending is not None:
             return Ignored.UNKNOWN_EXECUTION
         return Ignored.LATE if checkpoint in self._expired else Ignored.UNKNOWN_CHECKPOINT
@@ -167,7 +167,7 @@ class Disposal:
         return [*retired, SweepShared(oldest, self._registry.paths())]
 
     def retire(self, subsumed: list[CompletedCheckpoint]) -> list[DiscardCheckpoint | DeleteFiles]:
-        """No pointer names these any more: delete those that are ours, and what they shared."""
+        """No pointer names these any more: deletes our files, and those they shared."""
         self._retired.extend(completed for completed in subsumed if completed.ours)
         released = self._registry.release_below(self._completed.lowest_checkpoint)
         in_use = self._registry.folders_in_use()

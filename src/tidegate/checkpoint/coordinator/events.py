@@ -1,4 +1,4 @@
-"""What happens to the checkpoint coordinator; each is an argument of its ``handle``.
+"""Events of the checkpoint coordinator; each is an argument of its ``handle``.
 
 Three kinds: what the job does (states, requests, failures), what subtasks answer (the messages of
 ``model.control`` themselves), and how the coordinator's own commands went. A command that is
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Woke:
-    """It is ``wake_at_ms``, or later."""
+    """The clock has reached ``wake_at_ms``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class NextIdTaken:
 
 @dataclass(frozen=True, slots=True)
 class NextIdFailed:
-    """`TakeNextId` failed."""
+    """`TakeNextId` has failed."""
 
     trigger: int
     error: TidegateError

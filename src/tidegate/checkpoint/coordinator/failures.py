@@ -52,7 +52,7 @@ class FailureCounter:
         self.in_a_row = 0
 
     def failed(self, failure: Failure) -> FailJob | FailExecution | None:
-        """What the failure asks for; to be called for each failure of any kind."""
+        """Consequence of a failure; called for each failure of any kind."""
         # An attempt that has failed is restarted for that; one that ends is none the worse for it,
         # and those that had stopped for a savepoint fail by themselves when it is given up.
         blameless = failure.reason.pre_flight or failure.reason in _BLAMELESS
@@ -69,13 +69,13 @@ class FailureCounter:
         return FailJob(error) if execution is None else FailExecution(execution, error)
 
     def succeeded(self, checkpoint: CheckpointId) -> None:
-        """A snapshot is complete: what failed before it is forgiven."""
+        """A snapshot is complete: earlier failures are forgiven."""
         if checkpoint > self._last_succeeded:
             self._last_succeeded = checkpoint
             self._clear()
 
     def _count(self, failure: Failure) -> bool:
-        """Whether this failure is one too many."""
+        """True if this failure exceeds the limit."""
         if not failure.reason.counts or self._tolerable == UNLIMITED:
             return False
         checkpoint = failure.checkpoint

@@ -59,7 +59,7 @@ class Finisher:
 
     @property
     def settled(self) -> bool:
-        """Whether it is known which checkpoint is the latest: no pointer is being added."""
+        """True if it is known which checkpoint is the latest: no pointer is being added."""
         return self._current is None or self._current.pending.stage is not Stage.ADDING
 
     def all_acknowledged(self, pending: PendingCheckpoint) -> None:
@@ -68,7 +68,7 @@ class Finisher:
         self._waiting.append(pending)
 
     def next(self) -> PendingCheckpoint | None:
-        """The checkpoint whose turn has come; None where there is none, or one is under way."""
+        """The next checkpoint; None if there is none, or one is in progress."""
         return self._waiting.pop(0) if self._waiting and self._current is None else None
 
     def write(self, pending: PendingCheckpoint) -> WriteMetadata:
@@ -84,7 +84,7 @@ class Finisher:
         return WriteMetadata(pending.checkpoint, metadata, pending.location)
 
     def written(self, event: MetadataWritten) -> AddPointer | Finished:
-        """Its metadata is durable: what is to be done, or what there is now."""
+        """Its metadata is durable: returns the next command, or what exists now."""
         current = self._expect(event.checkpoint, Stage.WRITING)
         pending = current.pending
         completed = CompletedCheckpoint(
@@ -102,7 +102,6 @@ class Finisher:
         return AddPointer(pending.checkpoint, event.pointer, retained)
 
     def added(self, checkpoint: CheckpointId) -> Finished:
-        """Its pointer stands."""
         finished = self._expect(checkpoint, Stage.ADDING).finished
         assert finished is not None, "the metadata comes first"
         assert finished.completed.checkpoint == checkpoint, "the pointer is another's"
@@ -113,7 +112,6 @@ class Finisher:
         return self._expect(checkpoint, stage).pending
 
     def remove(self, pending: PendingCheckpoint) -> None:
-        """It is finished, or given up."""
         if pending in self._waiting:
             self._waiting.remove(pending)
         if self._current is not None and self._current.pending is pending:

@@ -43,7 +43,7 @@ class Gateways:
             self._gateways.setdefault((operator, execution), {})[checkpoint] = []
 
     def send(self, message: ToOperator) -> list[ToOperator]:
-        """What goes out now: the message, or nothing where it is held back."""
+        """Messages to send now: this one, or none if it is held back."""
         held = self._gateways.get((message.operator, message.execution))
         if not held or message.event.confirms:
             return [message]
@@ -51,7 +51,7 @@ class Gateways:
         return []
 
     def acknowledged(self, checkpoint: CheckpointId, execution: ExecutionId) -> list[ToOperator]:
-        """What goes out now that the subtask has taken its snapshot for this checkpoint.
+        """Messages to send now that the subtask has taken its snapshot for this checkpoint.
 
         It has then passed all earlier ones too, for barriers come in order.
         """
@@ -64,7 +64,7 @@ class Gateways:
         return released
 
     def aborted(self, checkpoint: CheckpointId) -> list[ToOperator]:
-        """What goes out now that the checkpoint is given up."""
+        """Messages to send now that the checkpoint is aborted."""
         released: list[ToOperator] = []
         for key in [key for key, held in self._gateways.items() if checkpoint in held]:
             held = self._gateways[key]
@@ -83,7 +83,7 @@ class Gateways:
             del self._gateways[key]
 
     def holds_before(self, checkpoint: CheckpointId) -> bool:
-        """Whether something is held back that belongs before the cut of this checkpoint."""
+        """True if a held message belongs before the cut of this checkpoint."""
         return any(
             messages and known < checkpoint
             for held in self._gateways.values()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class AcknowledgeResult(Enum):
-    """What an acknowledgement has changed; names as in Flink."""
+    """Effect of an acknowledgement; names as in Flink."""
 
     SUCCESS = "SUCCESS"
     DUPLICATE = "DUPLICATE"
@@ -50,7 +50,7 @@ class AcknowledgeResult(Enum):
 
 
 class Stage(Enum):
-    """How far a checkpoint has come."""
+    """Progress of a checkpoint."""
 
     LOCATION = "its folder is being made"
     COORDINATORS = "operators' coordinators are taking their snapshots"
@@ -286,7 +286,7 @@ class PendingCheckpoint:
     def coordinator_acknowledged(
         self, operator: OperatorId, data: bytes
     ) -> list[SnapshotCoordinator | TriggerHooks]:
-        """Note the state of an operator's coordinator; after the last one come the hooks."""
+        """Stores the state of an operator's coordinator; hooks follow after the last one."""
         assert self.coordinators.get(operator, b"") is None, "nobody has asked this coordinator"
         assert self.stage is Stage.COORDINATORS, self.stage.value
         self.coordinators[operator] = data

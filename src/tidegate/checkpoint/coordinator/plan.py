@@ -1,4 +1,4 @@
-"""Who takes part in a checkpoint: whom to trigger, to wait for, to tell; who has finished.
+"""Participants of a checkpoint: whom to trigger, to wait for, to tell; who has finished.
 
 Source: checkpoint coordination §4.
 """
@@ -36,7 +36,7 @@ class CheckpointPlan:
 
     @property
     def to_notify(self) -> tuple[ExecutionId, ...]:
-        """Who is told of completion or abort."""
+        """Attempts to tell of completion or abort."""
         return self.to_wait_for
 
 
@@ -49,11 +49,11 @@ class Executions:
 
     @property
     def all_run(self) -> bool:
-        """Whether every subtask runs or has finished."""
+        """True if every subtask runs or has finished."""
         return not self._not_running
 
     def change(self, execution: ExecutionId, state: ExecutionState) -> bool:
-        """Note a change; whether it was one, and not one of an older attempt."""
+        """Records a change; False for no change, and for an older attempt's."""
         known = self._current.get(execution.subtask)
         if known is not None and _rank(execution) < _rank(known[0]):
             return False
@@ -65,13 +65,12 @@ class Executions:
         return True
 
     def is_alive(self, execution: ExecutionId) -> bool:
-        """Whether this attempt is the current one of its subtask, and not over."""
+        """True if this attempt is the current one of its subtask, and not over."""
         known = self._current.get(execution.subtask)
         return known is not None and known[0] == execution and not known[1].is_terminal
 
     @property
     def oldest_attempt(self) -> Attempt:
-        """The lowest attempt that is current of any subtask."""
         return min(
             (execution.attempt for execution, _ in self._current.values()), default=Attempt(0)
         )
@@ -136,7 +135,7 @@ def calculate_plan(
 def _triggered(
     topology: Topology, vertex: Vertex, finished: Mapping[SubtaskId, None]
 ) -> list[SubtaskId]:
-    """The running subtasks of a vertex that no running producer will bring a barrier to."""
+    """Running subtasks of a vertex that no running producer will send a barrier to."""
     candidates = [subtask for subtask in vertex.subtasks() if subtask not in finished]
     for index in topology.inputs(vertex.id):
         edge = topology.edges[index]

@@ -48,12 +48,12 @@ class Request:
 
     @property
     def periodic(self) -> bool:
-        """Whether it is the coordinator's own."""
+        """True if it is the coordinator's own."""
         return self.number is None
 
 
 def periodic_request(settings: CheckpointSettings, now_ms: int) -> Request:
-    """The request that the coordinator makes by itself."""
+    """Request that the coordinator makes by itself."""
     kind = SnapshotKind.CHECKPOINT
     return Request(now_ms, kind, properties_of(kind, SavepointFormatType.CANONICAL, settings))
 
@@ -61,7 +61,7 @@ def periodic_request(settings: CheckpointSettings, now_ms: int) -> Request:
 def properties_of(
     kind: SnapshotKind, format: SavepointFormatType, settings: CheckpointSettings
 ) -> CheckpointProperties:
-    """What a snapshot of that kind is, and when it is deleted. format: for savepoints alone."""
+    """Properties of a snapshot of that kind. format: for savepoints alone."""
     if kind.is_savepoint:
         return CheckpointProperties.for_savepoint(
             _SAVEPOINTS[kind](format), forced=not settings.unaligned
@@ -106,7 +106,7 @@ def options_of(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is under way when a request is to be chosen.
+    """Work in progress when a request is chosen.
 
     pending: checkpoints in progress. cleaning: checkpoints that are being deleted.
     last_completion_ms: when the last snapshot was complete; None before the first.

@@ -30,7 +30,7 @@ class Schedule:
 
     @property
     def interval_ms(self) -> int | None:
-        """Time between two triggers now; None where nothing is triggered."""
+        """Current time between two triggers; None if nothing is triggered."""
         during_backlog_ms = self._settings.interval_during_backlog_ms
         if during_backlog_ms is None or not any(self._backlog.values()):
             return self._settings.interval_ms
@@ -59,7 +59,7 @@ class Schedule:
         self.next_ms = None
 
     def due(self, now_ms: int) -> bool:
-        """Whether a checkpoint is due; if so, the next one is set."""
+        """True if a checkpoint is due; then the next one is scheduled."""
         due_ms = self.next_ms
         if due_ms is None or due_ms > now_ms:
             return False

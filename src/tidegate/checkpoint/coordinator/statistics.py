@@ -32,7 +32,7 @@ SUMMARY_WINDOW: Final = 10_000
 
 
 class CheckpointStatus(Enum):
-    """How far a checkpoint has come; names as in Flink."""
+    """Progress of a checkpoint; names as in Flink."""
 
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -50,7 +50,7 @@ class CheckpointKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Of a figure: least, greatest, mean and percentiles; percentiles None where not kept."""
+    """Distribution of a figure: minimum, maximum, mean and percentiles; None if not kept."""
 
     count: int = 0
     min: int = 0
@@ -61,7 +61,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskStatistics:
-    """What one subtask has reported. ack_delay_ms: from the trigger to its acknowledgement."""
+    """Figures reported by one subtask. ack_delay_ms: from the trigger to its acknowledgement."""
 
     index: int
     ack_ms: int
@@ -86,12 +86,10 @@ class VertexStatistics:
 
     @property
     def acknowledged(self) -> tuple[SubtaskStatistics, ...]:
-        """The subtasks that have reported."""
         return tuple(subtask for subtask in self.subtasks if subtask is not None)
 
     @property
     def latest_ack_ms(self) -> int:
-        """When the last acknowledgement came; −1 before the first."""
         return max((subtask.ack_ms for subtask in self.acknowledged), default=-1)
 
     def total(self, figure: Callable[[SubtaskStatistics], int]) -> int:
@@ -146,7 +144,6 @@ class CheckpointStatistics:
 
     @property
     def savepoint_format(self) -> SavepointFormatType | None:
-        """The format of a savepoint; None for a checkpoint."""
         kind = self.properties.snapshot_type
         return kind.format if isinstance(kind, SavepointType) else None
 

@@ -35,7 +35,7 @@ NOTHING = RestoredOperatorState()
 def assign(
     metadata: CheckpointMetadata, topology: Topology, *, drop_in_flight: bool = False
 ) -> dict[SubtaskId, SubtaskRestore]:
-    """What every subtask of the job starts from, by the rules of each kind of state.
+    """Start of every subtask of the job, by the rules of each kind of state.
 
     topology: with the snapshot's max parallelism, as `fit` returns it. drop_in_flight: in-flight
     data of an unaligned snapshot are lost, as the user wants. Raises RestoreRefused where such a
@@ -63,7 +63,7 @@ def _checksums(
 def coordinator_states(
     metadata: CheckpointMetadata, topology: Topology
 ) -> dict[OperatorId, bytes | None]:
-    """What the coordinator of each operator that has one starts from; None for a new operator."""
+    """State for the coordinator of each operator that has one; None for a new operator."""
     return {
         operator.id: None
         if (state := state_of(metadata, operator)) is None or state.coordinator_state is None

@@ -1,4 +1,4 @@
-"""Whether a snapshot fits a job, judged before anything is restored from it.
+"""Checks that a snapshot fits a job, before anything is restored from it.
 
 All that can be known from ids, parallelisms and finished tasks is said here, all faults at once;
 whether the bytes of a state still fit its type is known only where they are read.
@@ -50,7 +50,7 @@ def fit(
 def lay_over(
     metadata: CheckpointMetadata, topology: Topology
 ) -> tuple[Topology, list[RestoreRefused]]:
-    """The topology as `fit` gives it, and all that `fit` refuses beside unclaimed state."""
+    """The topology as `fit` gives it, and everything that `fit` refuses beside unclaimed state."""
     faults: list[RestoreRefused] = []
     vertices = tuple(_fit_vertex(metadata, vertex, faults) for vertex in topology.vertices)
     fitted = dataclasses.replace(topology, vertices=vertices)
@@ -103,7 +103,7 @@ def states_of(
 
 
 def unclaimed(metadata: CheckpointMetadata, topology: Topology) -> list[OperatorState]:
-    """What the snapshot holds of operators that the job lacks."""
+    """State in the snapshot of operators that the job lacks."""
     operators = (operator for vertex in topology.vertices for operator in vertex.operators)
     known = {wanted for operator in operators for wanted in (operator.id, operator.uid_hash)}
     return [
@@ -132,7 +132,7 @@ def _check_operators(
 
 
 def operators_without_state(metadata: CheckpointMetadata, topology: Topology) -> list[OperatorInfo]:
-    """The operators of which the snapshot knows nothing: those that are new, or renamed."""
+    """Operators unknown to the snapshot: new or renamed ones."""
     operators = (operator for vertex in topology.vertices for operator in vertex.operators)
     return [operator for operator in operators if state_of(metadata, operator) is None]
 
@@ -147,7 +147,7 @@ def _shown(state: OperatorState, keyed_names: Sequence[str]) -> str:
 
 
 def _kinds_held(state: OperatorState, keyed_names: Sequence[str]) -> list[str]:
-    """What kinds of state an operator has put away; those of its subtasks by name where told."""
+    """Kinds of state that an operator has; those of its subtasks by name if told."""
     subtasks = [subtask for subtask in state.subtasks.values() if subtask is not FINISHED]
     handles = [s for each in subtasks for s in (each.managed_operator, each.raw_operator) if s]
     names = sorted({name for handle in handles for name in handle.states})
@@ -162,7 +162,7 @@ def _kinds_held(state: OperatorState, keyed_names: Sequence[str]) -> list[str]:
 
 
 def advice(state: OperatorState, likely: OperatorInfo | None) -> str:
-    """What to write into the program so that the state finds its operator again."""
+    """Advice on the program's text by which the state finds its operator again."""
     call = f"uid('{state.uid}')" if state.uid else f"set_uid_hash('{state.operator_id.hex()}')"
     if likely is None:
         return f"Bring the operator back and give it {call}."
@@ -171,7 +171,7 @@ def advice(state: OperatorState, likely: OperatorInfo | None) -> str:
 
 
 def likely_operator(state: OperatorState, new: Sequence[OperatorInfo]) -> OperatorInfo | None:
-    """Of the operators without state, the one that the state probably belongs to."""
+    """The operator without state to which the state probably belongs."""
     words: dict[str, OperatorInfo] = {}
     for operator in reversed(new):
         words[operator.name] = operator
@@ -236,7 +236,7 @@ def _has_keyed_state(state: OperatorState) -> bool:
 
 
 class _Status(Enum):
-    """How far the subtasks of an operator had come; the values are Flink's words."""
+    """Progress of an operator's subtasks; the values are Flink's words."""
 
     ALL_RUNNING = "all running"
     PARTIALLY_FINISHED = "partially finished"
@@ -244,7 +244,7 @@ class _Status(Enum):
 
 
 def _check_finished_vertices(metadata: CheckpointMetadata, topology: Topology) -> None:
-    """Refuses a job in which data would reach what had already ended."""
+    """Refuses a job in which data would reach vertices that had already ended."""
     statuses = {vertex.id: _status_of(metadata, vertex) for vertex in topology.vertices}
     for vertex in topology.vertices:
         status = statuses[vertex.id]

@@ -47,7 +47,7 @@ class _Piece:
 def deal_in_flight(
     metadata: CheckpointMetadata, topology: Topology
 ) -> dict[SubtaskId, tuple[InFlightData, ...]]:
-    """What each subtask reads before anything new; only those that have something.
+    """Data that each subtask reads before anything new.
 
     Raises RestoreRefused for data that have no channel to go to.
     """
@@ -70,7 +70,7 @@ def deal_in_flight(
 def _readers(
     metadata: CheckpointMetadata, topology: Topology, piece: _Piece, target: Vertex
 ) -> Iterator[tuple[int, KeyGroupRange | None]]:
-    """Who reads a piece now, each with the key groups to which its share is cut."""
+    """Readers of a piece, each with the key groups of its share."""
     old = _old_parallelism(metadata, target)
     count = target.parallelism
     partitioner = topology.edges[piece.edge].partitioner
@@ -91,7 +91,7 @@ def _readers(
 
 
 def _old_parallelism(metadata: CheckpointMetadata, vertex: Vertex) -> int | None:
-    """None where no operator of the vertex had put anything away."""
+    """Old parallelism; None if no operator of the vertex has state."""
     states = (state_of(metadata, operator) for operator in vertex.operators)
     return next((state.parallelism for state in states if state is not None), None)
 
@@ -127,7 +127,7 @@ def _pieces(metadata: CheckpointMetadata, topology: Topology) -> Iterator[_Piece
 
 
 def _carries(topology: Topology, edges: tuple[int, ...], index: int) -> bool:
-    """Whether an edge of that place exists and may have in-flight data."""
+    """True if an edge of that place exists and may have in-flight data."""
     return index < len(edges) and topology.lets_overtake(edges[index])
 
 

@@ -135,7 +135,7 @@ class _Deal:
             start = self._split_one(name, states[name], start)
 
     def _split_one(self, name: str, pieces: list[tuple[int, StateMetaInfo]], start: int) -> int:
-        """Deals out one state; the subtask that the next state begins with."""
+        """Deals out one state; returns the subtask that the next state begins with."""
         base, extra = divmod(sum(len(info.offsets) for _, info in pieces), self._parallelism)
         source = _Elements(pieces)
         following = start
@@ -177,7 +177,7 @@ class _Deal:
         self._dealt[subtask].setdefault(stream, {})[name] = info
 
     def _states(self, mode: StateDistribution) -> dict[str, list[tuple[int, StateMetaInfo]]]:
-        """By name: the old subtasks that have such a state, and their elements."""
+        """By name: old subtasks with such a state, and their elements."""
         found: dict[str, list[tuple[int, StateMetaInfo]]] = {}
         for subtask, handle in enumerate(self._old):
             if handle is None:
@@ -212,7 +212,7 @@ class _Elements:
 
 
 def _loaded(handle: OperatorStateHandle) -> int:
-    """Capacity of the map that Flink reads the names of a handle into."""
+    """Capacity of the map into which Flink reads a handle's names."""
     size = len(handle.states)
     return size + 1 if size < 3 else -(-4 * size // 3)
 

@@ -27,7 +27,7 @@ class AskedSize:
         self._debloated = ROWS_UNBOUNDED
 
     def fits(self, rows: int) -> None:
-        """So many rows take the reader as long as a batch should take."""
+        """Rows that take the reader as long as a batch should take."""
         rows = min(rows, self._rows_max)
         # Measured times waver, and each word goes to every sender.
         if self._fitting < 2 * rows < 4 * self._fitting and rows != self._rows_max:
@@ -36,7 +36,7 @@ class AskedSize:
         self._ask()
 
     def debloated(self, rows: int) -> None:
-        """With so many rows in a batch, what is in flight takes the target time."""
+        """Rows in a batch for which data in flight take the target time."""
         self._debloated = rows
         self._ask()
 

@@ -66,7 +66,6 @@ class Debloater:
         alarms.call_at(clock.monotonic_ms() + self.period_ms, measure)
 
     def measure(self, now_s: float) -> None:
-        """A period is over."""
         if self._busy_from_s is not None:
             self._active_s += now_s - self._busy_from_s
             self._busy_from_s = now_s

@@ -110,12 +110,10 @@ class Gate:
 
     @property
     def channels(self) -> tuple[ChannelId, ...]:
-        """All channels, ended ones included."""
         return tuple(self._channels)
 
     @property
     def inputs(self) -> tuple[InputChannel, ...]:
-        """All channels themselves."""
         return tuple(self._channels.values())
 
     @property
@@ -239,7 +237,7 @@ class Gate:
         return batch.piece(taken, len(batch)) if taken else batch
 
     def block(self, channel: ChannelId) -> None:
-        """Read no more from it."""
+        """Stops reading from a channel."""
         self._channels[channel].blocked = True
 
     def unblock(self, channels: Collection[ChannelId]) -> None:
@@ -270,7 +268,6 @@ class WatermarkValve:
 
     @property
     def current_ms(self) -> int:
-        """Event time that has been reached."""
         return self._current
 
     @property

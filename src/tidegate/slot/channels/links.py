@@ -68,14 +68,13 @@ class Links:
     # --- links ---
 
     def accept(self, wire: Wire) -> _PeerHandler:
-        """A peer has dialled."""
         peer = SlotId(wire.peer)
         handler = _PeerHandler(self, peer)
         self._joined(peer, handler, wire)
         return handler
 
     async def ensure(self, peers: Collection[SlotId], addresses: Mapping[SlotId, str]) -> None:
-        """Have a link to each of these slots. Raises PeerLost within the deadline."""
+        """Makes a link to each of these slots. Raises PeerLost within the deadline."""
         for peer in sorted(set(peers) - {self._slot}):
             if self._slot < peer:
                 await self._dial(peer, addresses[peer])
@@ -120,7 +119,6 @@ class Links:
             waiting.set_result(None)
 
     def closed(self, peer: SlotId, wire: Wire | None, error: PeerLost | None) -> None:
-        """A link is over."""
         if wire is not None and self._wires.get(peer) is wire:
             del self._wires[peer]
             if error is not None:

@@ -65,7 +65,7 @@ class ChannelOutput:
 
     @property
     def gathering_since_ms(self) -> int | None:
-        """When the first of the gathered rows came; None where there are none."""
+        """Arrival of the first collected row; None if there is none."""
         return None if self._gathered is None else self._since_ms
 
     def rows(self, batch: RowBatch, now_ms: int) -> None:
@@ -107,7 +107,7 @@ class ChannelOutput:
         self._send(mark)
 
     def barrier(self, barrier: Barrier) -> list[Batch]:
-        """Send a barrier, ahead of what waits where it may overtake; the batches it overtook."""
+        """Sends a barrier, ahead of waiting data if it may overtake; returns what it overtook."""
         self.flush()
         options = barrier.options
         if self._aligned_only:
@@ -127,7 +127,7 @@ class ChannelOutput:
         return not self._aligned_only and self._sender.holds(checkpoint)
 
     def hasten(self, checkpoint: CheckpointId) -> list[Batch]:
-        """Turn a barrier that waits unaligned and send it; the batches that it overtook."""
+        """Turns a waiting barrier unaligned and sends it; returns the overtaken batches."""
         if self._aligned_only:
             return []
         barrier, overtaken = self._sender.take_barrier(checkpoint)

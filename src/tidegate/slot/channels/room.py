@@ -46,7 +46,7 @@ class Room:
         return portion
 
     def crowded(self, channel: ChannelId, batches: float) -> None:
-        """So many more batches have to wait in a channel."""
+        """More batches have to wait in a channel."""
         for portion in self._portions:
             portion.crowded(channel, batches)
 

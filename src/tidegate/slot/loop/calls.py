@@ -32,7 +32,7 @@ class Call:
 
 
 class Calls:
-    """Of one slot."""
+    """Calls into user code in one slot."""
 
     def __init__(self) -> None:
         self._current: Call | None = None
@@ -40,30 +40,29 @@ class Calls:
         self._tell: Callable[[ExecutionId, bool], None] = _tell_nobody
 
     def watched_by(self, tell: Callable[[ExecutionId, bool], None]) -> None:
-        """Tell of each subtask that is over: that its operators are being closed, that they are."""
+        """Sets the observer of subtasks that end: before and after their operators are closed."""
         self._tell = tell
 
     @property
     def current(self) -> Call | None:
-        """The present call; None where none is under way."""
+        """The running call; None if there is none."""
         return self._current
 
     def begin(self, execution: ExecutionId, now_ms: int) -> Call | None:
-        """The subtask's code is called; the result is the call that this one is within."""
+        """A call of the subtask's code begins; returns the enclosing call."""
         outer, self._current = self._current, Call(execution, now_ms)
         return outer
 
     def end(self, outer: Call | None) -> None:
-        """It has returned."""
         self._current = outer
 
     def closing(self, execution: ExecutionId) -> None:
-        """The subtask is over, and its operators are about to be closed, without interruption."""
+        """The subtask is over; its operators are closed next, without interruption."""
         self._current = None
         self._tell(execution, False)
 
     def closed(self, execution: ExecutionId) -> None:
-        """Nothing of the subtask's code is called any more."""
+        """No code of the subtask runs any more."""
         self._cancelled.discard(execution)
         self._tell(execution, True)
 
@@ -83,4 +82,4 @@ def _is_ours(frame: FrameType | None) -> bool:
 
 
 def _tell_nobody(execution: ExecutionId, over: bool) -> None:
-    """Where the slot has no process of its own, nobody could end it."""
+    """Does nothing: a slot without a process of its own can't be ended."""

@@ -91,7 +91,7 @@ class Courtesy:
         return False
 
     def given_up(self, checkpoint: CheckpointId) -> None:
-        """Nobody waits for this checkpoint any more."""
+        """The checkpoint was aborted."""
         self._waiting = {
             execution: waiting
             for execution, waiting in self._waiting.items()
@@ -99,6 +99,5 @@ class Courtesy:
         }
 
     def forget(self, execution: ExecutionId) -> None:
-        """A subtask is over."""
         self._waiting.pop(execution, None)
         self._until_s.pop(execution, None)

@@ -29,7 +29,7 @@ SWITCH_S: Final = 0.0005
 
 @contextlib.contextmanager
 def short_switches() -> Generator[None]:
-    """Threads of this process pass the interpreter on soon; afterwards as they did before."""
+    """Within this block, threads of the process switch soon."""
     former = sys.getswitchinterval()
     sys.setswitchinterval(min(former, SWITCH_S))
     try:
@@ -39,7 +39,7 @@ def short_switches() -> Generator[None]:
 
 
 class DaemonThreads:
-    """At most so many threads, begun as they are needed. Used on one loop alone."""
+    """A limited number of threads, started on demand. Used on one loop alone."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -49,7 +49,6 @@ class DaemonThreads:
         self._over = False
 
     def run(self, call: Callable[[], object]) -> asyncio.Future[object]:
-        """Run a call as soon as a thread is free."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[object] = loop.create_future()
         self._unfinished += 1
@@ -60,7 +59,6 @@ class DaemonThreads:
         return done
 
     def close(self) -> None:
-        """No call begins any more."""
         self._over = True
         for _ in range(self._threads):
             self._work.put(None)

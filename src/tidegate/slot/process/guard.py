@@ -95,7 +95,7 @@ class Guarded(Protocol):
         ...
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Sends a signal to the process."""
         ...
 
 
@@ -117,15 +117,14 @@ class Heart:
 
     @property
     def slot(self) -> SlotId:
-        """The slot whose heart this is."""
         return self._pulse.slot
 
     def heard(self, pulse: Pulse, now_ms: int) -> None:
-        """The slot has told how it is."""
+        """The slot has reported its state."""
         self._pulse, self._pulsed_ms = pulse, now_ms
 
     def beat(self, now_ms: int) -> Pulse:
-        """The next heartbeat; a call that was under way when the slot fell silent has gone on."""
+        """The next heartbeat; a call that was running when the slot fell silent has continued."""
         silent_ms = now_ms - self._pulsed_ms
         age_ms = self._pulse.batch_age_ms
         if silent_ms > 2 * self._pulse_ms:
@@ -134,7 +133,7 @@ class Heart:
         return replace(self._pulse, batch_age_ms=age_ms, long_call=self._long_call)
 
     def _look_at_stack(self, age_ms: int) -> None:
-        """Ask for the stack of a call that has become a long one; it comes for the next beat."""
+        """Requests the stack of a long call, for the next heartbeat."""
         if age_ms < LONG_CALL_MS:
             self._asked, self._long_call = False, None
         elif not self._asked:
@@ -159,7 +158,7 @@ class Lease:
         self._silent_ms = 0
 
     def passed(self, ms: int) -> None:
-        """So much time went by in which the guard could have heard of the driver."""
+        """Counts time in which the guard could have heard from the driver."""
         self._silent_ms += ms
 
     def heard(self) -> None:
@@ -367,7 +366,6 @@ class ParentProcess:
 
     @property
     def gone(self) -> bool:
-        """True once it has ended."""
         return os.getppid() != self._pid
 
     @property
@@ -376,6 +374,5 @@ class ParentProcess:
         return _is_stopped(self._pid)
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         if not self.gone and (self._interrupts or number != INTERRUPT):
             os.kill(self._pid, number)

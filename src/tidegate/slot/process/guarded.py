@@ -147,7 +147,6 @@ def _guard(
     first: Pulse,
     settings: SlotSettings,
 ) -> None:
-    """Be the guard, and never return."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (INTERRUPT, TELL_STACK, signal.SIGCHLD):

@@ -69,7 +69,7 @@ class Printing:
 
 
 class _Stream(TextIOBase):
-    """A text stream of which each thread's unfinished line is its own."""
+    """A text stream on which each thread has its own unfinished line."""
 
     def __init__(self, printing: Printing, *, to_error: bool) -> None:
         self._printing = printing

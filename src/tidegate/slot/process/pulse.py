@@ -53,7 +53,7 @@ class PulseLink:
         return None if self._link is None else self._link.waits_on
 
     def send(self, frame: bytes) -> bool:
-        """Send a frame; False where the driver was not reached."""
+        """Sends a frame; False if the driver was not reached."""
         try:
             link = self._link = self._link or self._connect()
             link.send(frame)
@@ -73,7 +73,6 @@ class PulseLink:
             return []
 
     def close(self) -> None:
-        """Hang up."""
         if self._link is not None:
             self._link.close()
             self._link = None

@@ -96,7 +96,7 @@ def serve(invitation: SlotInvitation) -> str:
 
 @contextlib.contextmanager
 def _called_as(argv: tuple[str, ...]) -> Generator[None]:
-    """Functions see the arguments of their program, and not those of the process that hosts it."""
+    """Gives functions the arguments of their program, not those of the hosting process."""
     former, sys.argv = sys.argv, list(argv)
     try:
         yield
@@ -117,7 +117,7 @@ def share_heaps() -> None:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Generator[None]:
-    """Ctrl-C reaches all processes of a terminal, and the driver decides what comes of it."""
+    """Ignores Ctrl-C, which reaches all processes of a terminal: the driver decides."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -130,7 +130,7 @@ def _without_interrupts() -> Generator[None]:
 
 @contextlib.contextmanager
 def _children_terminable() -> Generator[None]:
-    """A slot that was started deaf to SIGTERM stays so; what its functions start must not be."""
+    """Lets children of functions react to SIGTERM, which the slot ignores."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         yield

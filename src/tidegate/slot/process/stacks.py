@@ -12,7 +12,7 @@ _OURS: Final = re.compile(r"[/\\\\]tidegate[/\\\\][^/\\\\]+[/\\\\]")
 
 
 def long_call(dump: str) -> LongCall | None:
-    """The user's part of a stack; None where the slot was in our own code, or nothing was told."""
+    """The user's part of a stack; None if the slot was in our own code, or no stack came."""
     users: list[str] = []
     function = ""
     for text in dump.splitlines():

@@ -23,11 +23,10 @@ class BlockingCalls:
 
     @property
     def under_way(self) -> int:
-        """How many have not returned, and may be in a thread."""
         return len(self._under_way)
 
     def run(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Run a call on the pool; to cancel who waits for it does not hide that it goes on."""
+        """Runs a call on the pool; cancelling the caller does not hide that it continues."""
         running = asyncio.ensure_future(self._run_blocking(lambda: self._unless_over(call)))
         self._under_way.add(running)
         running.add_done_callback(self._returned)

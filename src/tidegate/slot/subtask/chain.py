@@ -113,7 +113,6 @@ class ChainOutput:
         return min(self._portion.rows, self.piece_rows)
 
     def emit(self, batch: Batch) -> None:
-        """Pass a batch on to all consumers of the main output."""
         count = len(batch)
         if count:
             self.rows += count
@@ -124,7 +123,6 @@ class ChainOutput:
             self.worked_s += self._now_s() - began_s
 
     def emit_side(self, tag: str, batch: Batch) -> None:
-        """Pass a batch on to all consumers of a side output."""
         if not len(batch):
             return
         takers = self._sides.get(tag)
@@ -135,7 +133,6 @@ class ChainOutput:
             self._give(takers, batch if convert is None else convert(batch))
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
-        """Pass event time on to all consumers, side outputs included."""
         for operator in self._next:
             operator.accept_watermark(watermark)
         for channel in self._channels:
@@ -201,7 +198,7 @@ class ChainedOperator:
         return not self.idle and self._awaited is None and self.out.has_room
 
     def accept(self, batch: Batch, port: int = 0) -> None:
-        """A batch for this operator."""
+        """Accepts a batch for this operator."""
         self.rows += len(batch)
         is_busy = self._steps is not None or bool(self._queue)
         if is_busy or len(batch) > self._piece.rows or self._turn.over:
@@ -280,7 +277,7 @@ class ChainedOperator:
         return None
 
     def _process(self, batch: Batch, port: int) -> Steps | None:
-        """Let the operator work on a batch, and learn from how long it takes."""
+        """Lets the operator process a batch, and learns from the duration."""
         if self._prepare is not None:
             self._prepare(batch)
         began_s = self._turn.now_s()
@@ -376,7 +373,7 @@ class Chain:
         return first == 0
 
     def advance(self) -> None:
-        """Go on with work in progress, tail first, so that what is under way leaves first."""
+        """Continues work in progress, tail first, so that older work leaves first."""
         for operator in reversed(self.operators):
             operator.advance()
 
@@ -389,7 +386,7 @@ class Chain:
         return Intake(rows_max, longest_s if longest_s > TURN_S else least_s, portion)
 
     def tell(self, tell: Callable[[Operator], None]) -> None:
-        """Tail to head. One that raises does not keep the others from hearing of it."""
+        """Tells all operators, tail to head. An exception does not keep it from the others."""
         raised: Exception | None = None
         for chained in reversed(self.operators):
             try:

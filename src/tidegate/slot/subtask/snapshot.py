@@ -110,7 +110,6 @@ class SubtaskSnapshot:
 
     @property
     def checkpoint(self) -> CheckpointId:
-        """The checkpoint it belongs to."""
         return self.barrier.checkpoint
 
     def aligned_in(self, alignment_ms: int, processed_bytes: int) -> None:
@@ -146,7 +145,6 @@ class SubtaskSnapshot:
 
     @property
     def _waiting(self) -> int:
-        """Bytes of the piece in work that can be written."""
         if self._is_over or self._encoding == len(self._pieces):
             return 0
         return self._pieces[self._encoding][1].waiting

@@ -200,7 +200,7 @@ class Subtask:
         self._checkpointing.trigger(barrier)
 
     def abort(self, checkpoint: CheckpointId, latest_completed: CheckpointId | None) -> None:
-        """The driver has given a checkpoint up; the latest completed one repairs a lost message."""
+        """The driver aborted a checkpoint; the latest completed one repairs a lost message."""
         if latest_completed is not None:
             self.complete(latest_completed, None)
         self._checkpointing.give_up(checkpoint)

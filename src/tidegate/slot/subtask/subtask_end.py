@@ -53,7 +53,7 @@ class SubtaskEnd:
         self._open.discard(channel)
 
     def stop_at(self, barrier: Barrier) -> None:
-        """The barrier has come on each channel; the savepoint that it may be of stops the job."""
+        """The barrier has come on each channel; its savepoint may stop the job."""
         if barrier.options.kind.is_synchronous:
             self.stop = barrier.checkpoint
 
