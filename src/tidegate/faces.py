@@ -274,7 +274,7 @@ def named(module: str, name: str) -> Any:
 
 
 def names(module: str) -> list[str]:
-    """What ``import *`` gives; without PySpark, names made of its classes are left out."""
+    """Names for ``import *``; without PySpark, names made of its classes are left out."""
     has_spark = find_spec("pyspark") is not None
     found = [
         name
@@ -285,7 +285,7 @@ def names(module: str) -> list[str]:
 
 
 def shown(module: str) -> list[str]:
-    """What ``dir`` shows: of `tidegate` the first names and the topics, of a topic all names."""
+    """Names for ``dir``: of `tidegate` the first names and the topics, of a topic all names."""
     own = (name for name in vars(sys.modules[module]) if name.startswith("__"))
     first = [*FIRST.split(), *_MODULES] if module == ROOT else names(module)
     return sorted({*own, *first})
@@ -293,7 +293,7 @@ def shown(module: str) -> list[str]:
 
 @cache
 def places(module: str) -> dict[str, tuple[str, str]]:
-    """Of each name of a module, the module that it is loaded from and what it is called there."""
+    """For each name of a module, the module that it is loaded from and its name there."""
     topic = module.removeprefix(f"{ROOT}.")
     tables = list(TOPICS.values()) if module == ROOT else [TOPICS.get(topic, {})]
     if module != ROOT:

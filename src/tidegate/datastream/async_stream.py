@@ -92,7 +92,7 @@ class AsyncDataStream:
         batch_size: int = 64,
         batch_wait: Span = BATCH_WAIT,
     ) -> DataStream[R]:
-        """As ``unordered_wait``; records are called again as the strategy says."""
+        """Works as ``unordered_wait``; records are called again as the strategy says."""
         calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
         return _wait(
             data_stream, async_function, async_retry_strategy, calls, output_type, ordered=False
@@ -112,7 +112,7 @@ class AsyncDataStream:
         batch_size: int = 64,
         batch_wait: Span = BATCH_WAIT,
     ) -> DataStream[R]:
-        """As ``ordered_wait``; records are called again as the strategy says."""
+        """Works as ``ordered_wait``; records are called again as the strategy says."""
         calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
         return _wait(
             data_stream, async_function, async_retry_strategy, calls, output_type, ordered=True
@@ -147,7 +147,7 @@ def _settings(
     batch_size: int,
     batch_wait: object,
 ) -> CallSettings:
-    """Raises GraphError for what cannot work."""
+    """Settings of a step. Raises GraphError for impossible ones."""
     timeout_ms = millis_of(timeout, where=_CALL)
     if timeout_ms < 1:
         raise GraphError(
@@ -187,7 +187,7 @@ def _settings(
 
 
 def _check(function: object, retry: object, calls: CallSettings) -> None:
-    """Raises GraphError for what cannot work."""
+    """Raises GraphError for impossible settings."""
     checks.check_function(function, AsyncFunction, _CALL)
     method = called_method(function)
     if isinstance(function, AsyncFunction):

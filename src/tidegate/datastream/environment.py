@@ -226,20 +226,20 @@ class StreamExecutionEnvironment:
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Whether barriers overtake batches under way."""
+        """True if barriers overtake batches in flight."""
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Whether unaligned checkpoints are permitted where they are refused."""
+        """True if unaligned checkpoints are allowed where they are refused."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
-        """Sets where savepoints go that name no folder."""
+        """Sets the folder of savepoints that are requested without one."""
         self._configuration.set(checkpointing.SAVEPOINT_DIRECTORY, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Where savepoints go that name no folder."""
+        """Folder of savepoints that are requested without one."""
         return self._configuration.get(checkpointing.SAVEPOINT_DIRECTORY)
 
     def set_restart_strategy(
@@ -266,7 +266,7 @@ class StreamExecutionEnvironment:
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """Whether they are; None where that is not set."""
+        """True if changes of keyed state are logged; None if that is not set."""
         if not self._configuration.contains(changelog.ENABLED):
             return None
         return self._configuration.get(changelog.ENABLED)
@@ -283,7 +283,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_buffer_timeout(self) -> int:
-        """The age at which part-filled batches are sent; -1 where only full ones are."""
+        """Age at which partly filled batches are sent; -1 if only full ones are."""
         if not self._configuration.get(execution.BUFFER_TIMEOUT_ENABLED):
             return -1
         return self._configuration.get(execution.BUFFER_TIMEOUT)
@@ -294,7 +294,7 @@ class StreamExecutionEnvironment:
         return self
 
     def is_chaining_enabled(self) -> bool:
-        """Whether operators that follow one another run in one task."""
+        """True if consecutive operators run in one task."""
         return self._configuration.get(execution.OPERATOR_CHAINING)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
@@ -352,7 +352,7 @@ class StreamExecutionEnvironment:
         self._default_local_parallelism = parallelism
 
     def get_default_local_parallelism(self) -> int:
-        """What was set, else 1."""
+        """The parallelism that was set, else 1."""
         return self._default_local_parallelism
 
     def register_slot_sharing_group(
@@ -426,7 +426,7 @@ class StreamExecutionEnvironment:
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str = "pandas DataFrame",
     ) -> DataStream[Any]:
-        """The same for a pandas DataFrame; its index is left out, ``df.reset_index()`` keeps it.
+        """Rows of a pandas DataFrame; its index is left out, ``df.reset_index()`` keeps it.
 
         >>> env.from_pandas(pd.DataFrame({"shop": ["x", "y"], "amount": [3, 4]}))
         """
@@ -438,7 +438,7 @@ class StreamExecutionEnvironment:
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str = "polars DataFrame",
     ) -> DataStream[Any]:
-        """The same for a polars DataFrame."""
+        """Rows of a polars DataFrame."""
         return self._of_table(df, watermark_strategy, source_name, "from_polars")
 
     def from_sequence(self, start: int, end: int) -> DataStream[int]:
@@ -455,7 +455,7 @@ class StreamExecutionEnvironment:
         rate: float | None = None,
         type_info: TypeHint | None = None,
     ) -> DataStream[T]:
-        """What a function gives for 0, 1, 2 and so on.
+        """Results of a function for 0, 1, 2 and so on.
 
         count: how many records; None goes on for ever. rate: records a second over all subtasks;
         None makes as many as are taken.

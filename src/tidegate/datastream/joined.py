@@ -167,7 +167,7 @@ class JoinedEqualTo(Generic[W]):
 
 
 class _PairWindows(Generic[T, S]):
-    """What window joins and groups share.
+    """Base of window joins and groups.
 
     Triggers, evictors and gap functions of one's own see a record of the first stream as
     ``(0, record, None)``, one of the second as ``(1, None, record)``.
@@ -231,7 +231,6 @@ class CoGroupedWindows(_PairWindows[T, S]):
 
 class _JoinPairs(Adapter[Any], WindowFunction[Any, Any, Any, Any]):
     def apply(self, key: object, window: object, inputs: Iterable[Any]) -> Iterator[Any]:
-        """One value a pair."""
         join = row_call(self._function, "join")
         firsts, seconds = _sides(inputs)
         return (join(first, second) for first in firsts for second in seconds)
@@ -239,12 +238,10 @@ class _JoinPairs(Adapter[Any], WindowFunction[Any, Any, Any, Any]):
 
 class _Grouped(Adapter[Any], WindowFunction[Any, Any, Any, Any]):
     def apply(self, key: object, window: object, inputs: Iterable[Any]) -> Any:
-        """Any number of values."""
         return row_call(self._function, "co_group")(*_sides(inputs))
 
 
 def _sides(inputs: Iterable[tuple[int, Any, Any]]) -> tuple[list[Any], list[Any]]:
-    """The records of the first stream in a window, and those of the second."""
     sides: tuple[list[Any], list[Any]] = [], []
     for port, first, second in inputs:
         sides[port].append(second if port else first)

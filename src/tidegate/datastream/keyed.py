@@ -183,7 +183,7 @@ class KeyedStream(DataStream[T]):
     def execute_and_collect(  # type: ignore[override]
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator[Any] | list[Any]:
-        """As of any stream, each record as ``Row(f0=key, f1=record)``."""
+        """Works as on any stream; each record is a ``Row(f0=key, f1=record)``."""
         paired = self.transform("WithKey", keys.pairing(), None, keyed=True)
         if limit is None:
             return paired.execute_and_collect(job_execution_name)
@@ -359,7 +359,7 @@ class KeyedStream(DataStream[T]):
         alone: bool,
         others: Sequence[KeyedStream[Any]] = (),
     ) -> DataStream[Any]:
-        """What a window operator makes of the stream. alone: in one subtask."""
+        """The stream made by a window operator. alone: in one subtask."""
         made = self._keyed(name, operator, output_type, others)
         return made.force_non_parallel() if alone else made
 

@@ -1,4 +1,4 @@
-"""What a program has said so far, shared by an environment and its streams."""
+"""Content of a program so far, shared by an environment and its streams."""
 
 from __future__ import annotations
 

@@ -219,7 +219,6 @@ class SparkFrame:
         self.sink = FileSink.parquet(self._output.folder)
 
     def read(self) -> object:
-        """What the job, which has finished, has written."""
         from tidegate.connectors.frames.frame_files import settle
 
         return self._output.read(settle(self._output.folder, self._schema))

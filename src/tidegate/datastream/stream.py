@@ -94,7 +94,7 @@ class DataStream(Generic[T]):
 
     @property
     def transformation(self) -> Transformation:
-        """The node of the program that gives this stream's records."""
+        """Node of the program that produces this stream."""
         return self._transformation
 
     # The step that made the stream
@@ -234,7 +234,7 @@ class DataStream(Generic[T]):
         return self._then("Process", ProcessOperator(func), func, declared)
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
-        """What the step that made the stream yields with a tag; nothing where it yields none.
+        """Records that the step before emits with a tag; empty if it emits none.
 
         >>> late = OutputTag("late")
         >>> numbers.process(SplitLate(late)).get_side_output(late)
@@ -481,7 +481,7 @@ class DataStream(Generic[T]):
     def co_group(
         self, other_stream: DataStream[S]
     ) -> joined.JoinedStreams[joined.CoGroupedWindows[T, S]]:
-        """As ``join``, for all records of a key and window at once, those without a pair too."""
+        """Works as ``join``, for all records of a key and window at once, paired or not."""
         checks.check_stream(other_stream, DataStream, "co_group")
         return joined.JoinedStreams(self, other_stream, joined.CoGroupedWindows[T, S])
 
@@ -570,14 +570,14 @@ class DataStream(Generic[T]):
         return results.table(*self._collect(job_execution_name, "to_arrow"), self._type)
 
     def to_pandas(self, job_execution_name: str | None = None) -> pandas.DataFrame:
-        """The same as a pandas DataFrame.
+        """All records as a pandas DataFrame.
 
         >>> env.from_sequence(1, 10).to_pandas()["value"].sum()
         """
         return results.as_pandas(self.to_arrow(job_execution_name))
 
     def to_polars(self, job_execution_name: str | None = None) -> polars.DataFrame:
-        """The same as a polars DataFrame."""
+        """All records as a polars DataFrame."""
         return results.as_polars(self.to_arrow(job_execution_name))
 
     def to_spark(
@@ -632,7 +632,7 @@ class DataStream(Generic[T]):
         stateful: bool = False,
         kind: NodeKind = NodeKind.OPERATOR,
     ) -> DataStream[Any]:
-        """What an operator makes of this stream, its port 0, and of others, the ports after it.
+        """Applies an operator to this stream, its port 0, and to others, the ports after it.
 
         keyed: it has state of the streams' keys. stateful: it has state that a restore looks up.
         kind: what it is in a plan.

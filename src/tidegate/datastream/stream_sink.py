@@ -1,4 +1,4 @@
-"""What can be said of a sink once it is attached to a stream."""
+"""Settings of a sink once it is attached to a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Flink keeps beside its streams: calls that are not for every program."""
+"""Calls that Flink keeps beside its streams, since few programs need them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ _SESSIONS: Final = (
 
 
 class _Windowed(Generic[T]):
-    """What windows of keyed and of whole streams share."""
+    """Base of windows of keyed and of whole streams."""
 
     _of_all: bool
 
@@ -227,7 +227,7 @@ def _check_kind(given: object, kind: type, call: str) -> None:
 def _check_returned(
     name: str, gathers: object, function: object, declared: TypeInformation | None
 ) -> None:
-    """As ``types.check_returned``, for the function, or for what gathers where there is none."""
+    """Works as ``types.check_returned``, for the function, or the aggregate if there is none."""
     where = f"output_type of {name}"
     if function is not None:
         whole = isinstance(function, ProcessWindowFunction | ProcessAllWindowFunction)
@@ -323,7 +323,7 @@ class WindowedStream(_Windowed[T]):
         accumulator_type: TypeHint | None = None,
         output_type: TypeHint | None = None,
     ) -> DataStream[Any]:
-        """What an ``AggregateFunction`` makes of the records, as they come.
+        """Aggregates the records as they come, by an ``AggregateFunction``.
 
         ``merge`` is called where windows merge, and where a sliding window is put together of
         parts: there every record is added once if ``merge`` looks at both accumulators, else
@@ -338,7 +338,7 @@ class WindowedStream(_Windowed[T]):
         | Callable[[Any, Any, Iterable[T]], Iterable[R] | None],
         output_type: TypeHint | None = None,
     ) -> DataStream[R]:
-        """What a ``WindowFunction``, or a function of key, window and records, makes of them.
+        """Applies a ``WindowFunction``, or a function of key, window and records, to each window.
 
         >>> windowed.apply(lambda key, window, records: [(key, window.start, len(list(records)))])
         """
@@ -350,7 +350,7 @@ class WindowedStream(_Windowed[T]):
         process_window_function: ProcessWindowFunction[T, R, Any, Any],
         output_type: TypeHint | None = None,
     ) -> DataStream[R]:
-        """What a ``ProcessWindowFunction`` makes of the records."""
+        """Applies a ``ProcessWindowFunction`` to each window."""
         checks.check_function_object(
             process_window_function,
             ProcessWindowFunction,
@@ -458,7 +458,7 @@ class AllWindowedStream(_Windowed[T]):
         accumulator_type: TypeHint | None = None,
         output_type: TypeHint | None = None,
     ) -> DataStream[Any]:
-        """What an ``AggregateFunction`` makes of the records, as they come.
+        """Aggregates the records as they come, by an ``AggregateFunction``.
 
         window_function: gets an iterable of the one result.
         """
@@ -470,7 +470,7 @@ class AllWindowedStream(_Windowed[T]):
         window_function: AllWindowFunction[T, R, Any],
         output_type: TypeHint | None = None,
     ) -> DataStream[R]:
-        """What an ``AllWindowFunction`` makes of the records."""
+        """Applies an ``AllWindowFunction`` to each window."""
         self._check_all(window_function, AllWindowFunction, "apply")
         return self._kept("WindowApply", window_function, output_type)
 
@@ -479,7 +479,7 @@ class AllWindowedStream(_Windowed[T]):
         process_window_function: ProcessAllWindowFunction[T, R, Any],
         output_type: TypeHint | None = None,
     ) -> DataStream[R]:
-        """What a ``ProcessAllWindowFunction`` makes of the records."""
+        """Applies a ``ProcessAllWindowFunction`` to each window."""
         self._check_all(process_window_function, ProcessAllWindowFunction, "process")
         return self._kept("WindowProcess", process_window_function, output_type)
 

@@ -28,7 +28,7 @@ TOLD_MS: Final = 5_000
 
 
 class Alarm:
-    """Rings once, at the time that was set last."""
+    """A timer that fires once, at the time that was set last."""
 
     def __init__(
         self, clock: Clock, ring: Callable[[], None], log: structlog.typing.FilteringBoundLogger
@@ -51,7 +51,6 @@ class Alarm:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
 
     def cancel(self) -> None:
-        """Do not ring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -95,7 +95,7 @@ SETTLE_TIMEOUT_S: Final = 30.0
 
 @dataclass(slots=True)
 class DriverWorld:
-    """What a driver takes from outside, so that a simulation can own every source of surprise.
+    """Everything that a driver takes from outside, so that a simulation can own every surprise.
 
     chain: opens the record chain of the job. storage: opens the job's checkpoint storage.
     secret: what slots prove themselves with. show: prints what functions have printed in a slot.
@@ -245,7 +245,7 @@ class Driver:
             await leadership.conclude()
 
     async def _tell_fate(self, storage: CheckpointStorage, leadership: Leadership) -> None:
-        """Whoever reads how the job ended reads what became of its checkpoints too."""
+        """Adds the fate of the job's checkpoints to the report of its end."""
         if self._end is None or self._retained is None:
             return
         (status, error), settings = self._end, self._graph.settings.checkpoints
@@ -266,7 +266,7 @@ class Driver:
 
     @property
     def _lacks_slots(self) -> bool:
-        """Whether the job ended for want of slots."""
+        """True if the job ended for lack of slots."""
         failures = self.view().failures
         return bool(failures) and failures[0].kind == SlotsMissing.__name__
 
@@ -285,7 +285,7 @@ class Driver:
     async def _begin_staged(
         self, staging: Staging, completed: Sequence[CompletedCheckpoint], topology: Topology
     ) -> None:
-        """Begin once there is what the sources read."""
+        """Starts the job once the data for its sources are written."""
         try:
             await staging.write(completed, topology)
         except TidegateError as error:
@@ -321,7 +321,7 @@ class Driver:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _settle(self) -> None:
-        """Wait until what was asked for at the end is done, within a limit."""
+        """Waits, within a limit, for work that was requested at the end."""
         try:
             async with asyncio.timeout(SETTLE_TIMEOUT_S):
                 await self._settled.wait()
@@ -534,7 +534,7 @@ class Driver:
             self._settled.set()
 
     def _arm(self) -> None:
-        """Wake the machine when it asked for it."""
+        """Schedules the machine's next wake-up."""
         ended = self._crash is not None or (self._over.is_set() and self._settled.is_set())
         machine = None if ended else self._machine
         self._alarm.set(None if machine is None else machine.wake_at_ms)
@@ -550,23 +550,19 @@ class Driver:
 
     @property
     def name(self) -> str:
-        """Name of the job."""
         return self._graph.name
 
     @property
     def job(self) -> JobId:
-        """Id of the job."""
         return self.accepted.result(timeout=0)
 
     @property
     def epoch(self) -> Epoch:
-        """Number of this run of the job."""
         assert self._leadership is not None, "a job that was accepted is led"
         return self._leadership.epoch
 
     @property
     def settings(self) -> JobSettings:
-        """The job's settings."""
         return self._graph.settings
 
     def spawn(self, work: Coroutine[object, object, None], *, name: str | None = None) -> None:
@@ -585,7 +581,6 @@ class Driver:
                 self._crashed(fault)
 
     def over(self, status: JobStatus, error: TidegateError | None) -> None:
-        """The job has ended."""
         self._end = (status, error)
         self._over.set()
 
@@ -614,7 +609,6 @@ class Driver:
         return request
 
     def rescale_done(self, request: int, error: TidegateError | None) -> None:
-        """A rescale is over."""
         done = self._rescaling.pop(request)
         if done.done():
             return  # whoever asked has cancelled the wait
@@ -624,7 +618,7 @@ class Driver:
             done.set_result(None)
 
     def view(self) -> JobView:
-        """What the job is doing."""
+        """Current state of the job."""
         if self._machine is not None and self._last_view is None:
             return self._machine.view(self._world.clock.monotonic_ms())
         assert self._last_view is not None, "a job that was accepted has a view"
@@ -643,7 +637,7 @@ _WATCH = "tidegate-leadership"
 
 
 def _from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Call on the loop; a loop that has ended needs no news."""
+    """Calls a function on the loop; does nothing once the loop has ended."""
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:

@@ -73,7 +73,7 @@ class SlotLinks:
         return _SlotHandler(self, wire)
 
     def has_offered(self, request: str) -> bool:
-        """Whether the slot of that request has ever offered itself."""
+        """True if the slot of that request has ever offered itself."""
         return request in self._offered
 
     def send(self, slot: SlotId, message: ToSlot) -> None:
@@ -146,7 +146,6 @@ class SlotLinks:
             )
 
     def _tell_guard(self, slot: SlotId, frame: bytes) -> None:
-        """Now, or when its guard beats for the first time or again."""
         if (guard := self._guards.get(slot)) is not None:
             guard.send([frame])
         else:
@@ -166,19 +165,17 @@ class SlotLinks:
             self._post(cast("JobEvent", message))
 
     def ended(self, wire: Wire) -> None:
-        """A link is over."""
         self._open.discard(wire)
         self._guards = {slot: each for slot, each in self._guards.items() if each is not wire}
 
     def left(self, slot: SlotId, error: TidegateError | None) -> None:
-        """A slot is gone."""
         self.read_backs.left(slot)
         if self._wires.pop(slot, None) is not None:
             self._post(SlotLeft(slot, error))
 
 
 class _SlotHandler:
-    """What comes from one slot."""
+    """Handler of one slot's frames."""
 
     def __init__(self, links: SlotLinks, wire: Wire) -> None:
         self._links = links
@@ -204,7 +201,7 @@ class _SlotHandler:
 
 
 def _mismatch(offer: Offer, ours: Mapping[str, str]) -> SlotLost | None:
-    """What a slot's versions differ in; what crosses the wire must be the same on both sides."""
+    """Differences between a slot's versions and ours, which must agree for the wire."""
     differing = [
         f"{name} {offer.versions.get(name, 'missing')} there, {ours[name]} here"
         for name in COMPARED

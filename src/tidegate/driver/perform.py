@@ -129,7 +129,7 @@ class Performer:
         self._log = world.log
 
     def perform(self, command: JobCommand) -> None:
-        """Do it, or begin to."""
+        """Performs a command, or starts to."""
         match command:
             case SendToSlot(slot, message):
                 self._links.send(slot, message)
@@ -295,7 +295,7 @@ class Performer:
             self._driver.post(MetadataWritten(command.checkpoint, pointer, len(data)))
 
     async def _read_back(self, pointer: str, data: bytes, written: CheckpointMetadata) -> None:
-        """See that the savepoint can be read, here and by other processes."""
+        """Checks that the savepoint can be read, here and by other processes."""
         provenance = provenance_of(written)
         checksums = {} if provenance is None else provenance.checksums
         files = {path: file.size for path, file in checksums.items()}

@@ -1,4 +1,4 @@
-"""What a runtime implements: it supplies slots, and nothing else."""
+"""Interface of a runtime, which supplies slots and nothing else."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ class SlotProvider(Protocol):
 
     @property
     def hint(self) -> str:
-        """What may be the matter where slots do not come, in a sentence for the user."""
+        """Probable reason why slots do not come, in a sentence for the user."""
         ...

@@ -35,7 +35,6 @@ class ReadBacks:
         self._asked: dict[tuple[int, SlotId], _Answer] = {}
 
     def came(self, slot: SlotId, host: str) -> None:
-        """A slot can be asked."""
         self._hosts[slot] = host
 
     def left(self, slot: SlotId) -> None:

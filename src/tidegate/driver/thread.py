@@ -55,7 +55,7 @@ class WayIn(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Address of the way in."""
         ...
 
     def open(self, client: JobClient, epoch: Epoch) -> None:

@@ -1,4 +1,4 @@
-"""What the job master wants done, in order; results of `JobMaster.handle`."""
+"""Commands of the job master, in order; results of `JobMaster.handle`."""
 
 from __future__ import annotations
 

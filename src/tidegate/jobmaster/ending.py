@@ -56,7 +56,7 @@ def suspended_by(job: str, error: TidegateError, gave_up: str | None = None) -> 
 
 
 def refused(job: str, error: TidegateError, checkpoint: CheckpointId) -> Ending:
-    """What the job was to be restored from cannot be used, now or later."""
+    """The snapshot cannot be used, now or later."""
     suspended = JobSuspended(
         f"job '{job}' was suspended, for checkpoint {checkpoint} cannot be restored: {error.what}",
         where=error.where,
@@ -67,7 +67,6 @@ def refused(job: str, error: TidegateError, checkpoint: CheckpointId) -> Ending:
 
 
 def repeated(job: str, error: TidegateError, times: int) -> Ending:
-    """The same row has failed in the same way each time; no strategy was chosen that goes on."""
     return _failed(
         job,
         error,

@@ -1,4 +1,4 @@
-"""What happens to a job; each is an argument of `JobMaster.handle`."""
+"""Events of a job; each is an argument of `JobMaster.handle`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """What had to be done before the job could begin has failed, for good."""
+    """Preparation of the job has failed for good."""
 
     error: TidegateError
 
@@ -62,7 +62,7 @@ class DriverHindered:
 
 @dataclass(frozen=True, slots=True)
 class FailureLabelled:
-    """What the job's enrichers say about the failure of that number."""
+    """Labels of the job's enrichers for the failure of that number."""
 
     number: int
     labels: Mapping[str, str]

@@ -30,7 +30,6 @@ class Execution:
     entered_ms: dict[ExecutionState, int] = field(default_factory=dict)
 
     def enter(self, state: ExecutionState, now_ms: int) -> None:
-        """It is in another state."""
         self.state = state
         self.entered_ms[state] = now_ms
 
@@ -89,7 +88,7 @@ class ExecutionGraph:
 
     @property
     def counts(self) -> RowCounts:
-        """Of all attempts: a row that was repeated counts each time."""
+        """Row counts of all attempts: repeated rows count each time."""
         return sum((each.figures.counts for each in self), self._former_counts)
 
     def __iter__(self) -> Iterator[Execution]:
@@ -105,18 +104,18 @@ class ExecutionGraph:
 
     @property
     def all_ended(self) -> bool:
-        """Whether nothing runs any more."""
+        """True if nothing runs any more."""
         return all(execution.state.is_terminal for execution in self)
 
     @property
     def all_run(self) -> bool:
-        """Whether every subtask runs, or has come to its end in order."""
+        """True if every subtask runs or has finished."""
         running = (ExecutionState.RUNNING, ExecutionState.FINISHED)
         return bool(self._executions) and all(e.state in running for e in self)
 
     @property
     def all_finished(self) -> bool:
-        """Whether every subtask has come to its end in order."""
+        """True if every subtask has finished."""
         return bool(self._executions) and all(e.state is ExecutionState.FINISHED for e in self)
 
     def cancel_by_ms(self, timeout_ms: int) -> int | None:
@@ -139,7 +138,7 @@ class ExecutionGraph:
         restored: CheckpointId | None,
         restore: SubtaskRestore | None,
     ) -> Deploy:
-        """What tells a slot to host it. restore: its share of the checkpoint; None: nothing."""
+        """Deployment message for a slot. restore: its share of the checkpoint; None: nothing."""
         peers = self._peers(execution)
         return Deploy(
             execution.id,
@@ -155,7 +154,7 @@ class ExecutionGraph:
         )
 
     def _peers(self, execution: Execution) -> dict[ChannelId, SlotId]:
-        """The slot at the other end of each channel of a subtask."""
+        """Slot at the other end of each channel of a subtask."""
         subtask = execution.id.subtask
         found: dict[ChannelId, SlotId] = {}
         for edge in self.topology.inputs(subtask.vertex):

@@ -130,7 +130,7 @@ class JobMaster:
     # --- the machine ---
 
     def handle(self, event: events.JobEvent, now_ms: int) -> list[commands.JobCommand]:
-        """What is to be done about the event, in order."""
+        """Commands for an event, in order."""
         self._commands = []
         if not self._over or isinstance(event, _TO_THE_LAST):
             self._dispatch(event, now_ms)
@@ -139,7 +139,7 @@ class JobMaster:
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When to send `Woke`; None for never."""
+        """Time for the next `Woke`; None for never."""
         times = [self._checkpoints.wake_at_ms]
         if not self._over and self._status is not JobStatus.INITIALIZING:
             times += [self._graph.cancel_by_ms(CANCEL_TIMEOUT_MS), self._slots.next_expiry_ms]
@@ -154,7 +154,7 @@ class JobMaster:
 
     @property
     def _runs(self) -> bool:
-        """Whether the job is meant to go on."""
+        """True if the job is meant to continue."""
         return self._ending is None and not self._over
 
     def _dispatch(self, event: events.JobEvent, now_ms: int) -> None:
@@ -320,12 +320,12 @@ class JobMaster:
 
     @property
     def _lasting(self) -> bool:
-        """Whether there is a checkpoint, or may be, that the job can go on from."""
+        """True if there is, or may be, a checkpoint to resume the job from."""
         return not self._checkpoints.settled or self._checkpoints.latest_completed() is not None
 
     @property
     def _awaited(self) -> tuple[SlotWait, int]:
-        """The wait for slots that counts now, and for how many."""
+        """The wait for slots that counts now, with their number."""
         if self._redeployment is not None:
             return self._redeployment.slots, self._slots.needed
         return self._rescaler.slots, self._slots.wanted
@@ -416,7 +416,7 @@ class JobMaster:
                 self._restart(restarting, subtasks, now_ms)
 
     def _fell_back(self, failure: Failure, now_ms: int) -> bool:
-        """Whether the job is restored from an older checkpoint instead, as somebody has chosen."""
+        """True if the job is restored from an older checkpoint instead, as configured."""
         damaged = self._restored
         if damaged is None or not (self._settings.restore.fall_back and is_damage(failure)):
             return False
@@ -432,7 +432,7 @@ class JobMaster:
         subtasks: Iterable[SubtaskId] | None,
         now_ms: int,
     ) -> None:
-        """Stop what has to be, to deploy it anew. subtasks: as of `_failed`."""
+        """Stops what must restart, to deploy it again. subtasks: as of `_failed`."""
         delay_ms = why.delay_ms if isinstance(why, commands.Restarting) else 0
         error = None if isinstance(why, commands.Rescaling) else why.error
         self._redeployment = Redeployment((), due_ms=now_ms + delay_ms)
@@ -442,7 +442,7 @@ class JobMaster:
         self._take_along(subtasks, now_ms)
 
     def _note(self, failure: Failure, now_ms: int, *, root: bool) -> None:
-        """Keep it in the history, and have it labelled."""
+        """Adds a failure to the history, and requests labels."""
         number = self._failures.add(failure, now_ms + self._wall_offset_ms, root=root)
         if number is not None:
             self._tell(commands.LabelFailure(number, failure.error, failure.task, failure.slot))
@@ -484,7 +484,7 @@ class JobMaster:
     # --- going on ---
 
     def _go_on(self, now_ms: int) -> None:
-        """Take the next step that nothing stands in the way of."""
+        """Takes the next possible step."""
         if self._status is JobStatus.INITIALIZING or self._over:
             return
         self._start_if_restored()
@@ -589,11 +589,11 @@ class JobMaster:
 
     @property
     def settled(self) -> bool:
-        """Whether the job is over and its checkpoints are in order: nothing is awaited any more."""
+        """True if the job is over, its checkpoints are in order, and nothing is awaited."""
         return self._over and self._checkpoints.settled
 
     def view(self, now_ms: int) -> JobView:
-        """What the job is doing."""
+        """Current state of the job."""
         return JobView(
             job=self._job,
             name=self._name,
@@ -615,7 +615,7 @@ class JobMaster:
         )
 
     def _stopping(self, now_ms: int) -> StopView | None:
-        """What a stop with savepoint waits for; None where there is none under way."""
+        """Reason why a stop with savepoint waits; None if there is no such stop."""
         since_ms, saved = self._stopper.since_ms, self._stopper.saved
         if since_ms is None or self._over:
             return None
@@ -628,6 +628,6 @@ class JobMaster:
         return StopView(now_ms - since_ms, saved, waits)
 
     def _named(self, execution: ExecutionId) -> str:
-        """The step of a subtask and its number, as in Flink."""
+        """Step and number of a subtask, as in Flink."""
         vertex = self._graph.topology.vertex(execution.subtask.vertex)
         return f"{vertex.name} ({execution.subtask.index + 1}/{vertex.parallelism})"

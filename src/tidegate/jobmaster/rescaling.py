@@ -124,7 +124,7 @@ class Rescaler:
 
     @property
     def stopping(self) -> bool:
-        """Whether the job is being stopped for a rescale, and nothing has been changed yet."""
+        """True while the job is being stopped for a rescale, before anything has changed."""
         return self._rescale is not None and self._rescale.stopping
 
     @property
@@ -218,7 +218,7 @@ class Rescaler:
         return topology
 
     def end(self, error: TidegateError | None) -> None:
-        """It is done, or cannot be done, or is wanted no more."""
+        """Ends the rescale: done, impossible, or no longer wanted."""
         rescale, self._rescale = self._rescale, None
         if rescale is not None:
             self._tell(RescaleDone(rescale.asked.request, rescale.asked.parallelism, error))

@@ -1,4 +1,4 @@
-"""What a deployment starts from: everybody's share of the newest completed checkpoint."""
+"""Shares of the newest completed checkpoint for a deployment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def shares(
     newest: CompletedCheckpoint | None, topology: Topology, settings: RestoreSettings
 ) -> dict[SubtaskId, SubtaskRestore]:
-    """What each subtask starts from. Raises RestoreRefused as `assign` does."""
+    """Share of each subtask. Raises RestoreRefused as `assign` does."""
     if newest is None:
         return {}
     drop = newest.checkpoint == settings.without_in_flight_of
@@ -51,7 +51,7 @@ def start_coordinators(
     executions: Mapping[OperatorId, tuple[ExecutionId, ...]],
     settings: RestoreSettings,
 ) -> StartCoordinators:
-    """What the operators' coordinators start from."""
+    """States from which the operators' coordinators start."""
     if newest is None:
         return StartCoordinators(None, dict.fromkeys(executions), executions)
     states = coordinator_states(_taken_from(newest, topology, settings), topology)

@@ -67,12 +67,12 @@ class SlotPool:
 
     @property
     def enough(self) -> bool:
-        """Whether the job can be deployed."""
+        """True if the job can be deployed."""
         return len(self._slots) >= self.needed
 
     @property
     def complete(self) -> bool:
-        """Whether all that are wanted are here."""
+        """True if all wanted slots are here."""
         return len(self._slots) >= self.wanted
 
     @property
@@ -101,7 +101,7 @@ class SlotPool:
         return [RequestSlots(missing)]
 
     def request_failed(self, error: TidegateError, now_ms: int) -> None:
-        """One that was asked for will not come."""
+        """A requested slot will not come."""
         self._coming = max(0, self._coming - 1)
         self.error = error
         self._ask_at_ms = now_ms + ASK_AGAIN_MS
@@ -147,7 +147,6 @@ class SlotPool:
         return gone
 
     def pulsed(self, pulse: Pulse, now_ms: int) -> None:
-        """A sign of life."""
         known = self._slots.get(pulse.slot)
         if known is not None:
             known.seen_ms = now_ms
@@ -170,7 +169,7 @@ class SlotPool:
 
     @property
     def next_expiry_ms(self) -> int | None:
-        """When the next lease would run out."""
+        """Time at which the next lease runs out."""
         seen = [known.seen_ms for known in self._slots.values()]
         return min(seen) + self._lease_ms + 1 if seen else None
 
@@ -238,14 +237,13 @@ class SlotWait:
             self.grown_ms = now_ms
 
     def report(self, pool: SlotPool, count: int, now_ms: int) -> list[SlotsAwaited]:
-        """What is to be said now; pool: where so many have to be."""
         if self.since_ms is None or now_ms < self.report_ms:
             return []
         self.report_ms = now_ms + AWAIT_REPORT_MS
         return [SlotsAwaited(len(pool), count, now_ms - self.since_ms)]
 
     def wake_at_ms(self, pool: SlotPool, timeout_ms: int) -> int | None:
-        """When to look again."""
+        """Time of the next look."""
         if self.since_ms is None:
             return None
         at_ms = min(self.report_ms, self.grown_ms + timeout_ms)

@@ -54,7 +54,7 @@ class Standstills:
         self._told: set[VertexId] = set()
 
     def look(self, view: JobView, now_ms: int) -> list[Standstill]:
-        """What stands still now and was not named before."""
+        """New standstills since the last look."""
         stalled = {
             vertex.id: subtask
             for vertex in view.vertices

@@ -51,12 +51,12 @@ class Stopper:
 
     @property
     def under_way(self) -> bool:
-        """Whether the job is to end with a savepoint that is being taken, or was."""
+        """True if the job ends with a savepoint that is being taken, or was."""
         return bool(self._asked) or self._saved is not None
 
     @property
     def since_ms(self) -> int | None:
-        """When the job was asked to end; None where it was not."""
+        """Time at which the job was asked to end; None if it was not."""
         return self._since_ms if self.under_way else None
 
     @property
@@ -84,7 +84,7 @@ class Stopper:
 
     @property
     def cancels(self) -> bool:
-        """Whether the savepoint is complete behind which the job is to be cancelled."""
+        """True if the savepoint before a cancellation is complete."""
         return self._saved is not None and self._cancels
 
     def failed(self, failure: Failure) -> Failure | None:
@@ -99,7 +99,6 @@ class Stopper:
         return replace(failure, error=interrupted)
 
     def ended(self, status: JobStatus) -> None:
-        """The job is over."""
         self._status = status
         if self._saved is not None:
             self._answer_at_the_end(status)

@@ -1,4 +1,4 @@
-"""What a job is doing, as frozen values: the only source of pages, command line and clients."""
+"""State of a job as frozen values: the only source of pages, command line and clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SubtaskView:
 
 @dataclass(frozen=True, slots=True)
 class VertexView:
-    """One vertex."""
+    """One vertex and its subtasks."""
 
     id: VertexId
     name: str

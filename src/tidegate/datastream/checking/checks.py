@@ -1,4 +1,4 @@
-"""What is found wrong with a call while it is made, so that its line is in the traceback."""
+"""Checks of calls at the time of the call, so that its line is in the traceback."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _returned(before: dis.Instruction, step: dis.Instruction) -> object:
 
 
 def check_batch_function(given: object, kind: type[Function], call: str, form: str) -> None:
-    """As `check_function`; also raises GraphError for a form of batches that can't be had."""
+    """Works as `check_function`; also raises GraphError for an unavailable form of batches."""
     from tidegate.operators.arrow.frames import check_form
 
     check_function(given, kind, call)
@@ -147,7 +147,7 @@ def _abstract(kind: type) -> list[str]:
 
 
 def has_state(function: object) -> bool:
-    """Whether a function has operator state, which a restore looks up by the step's id."""
+    """True if a function has operator state, which a restore looks up by the step's id."""
     return isinstance(function, CheckpointedFunction)
 
 
@@ -200,7 +200,7 @@ def check_strategy(given: object, call: str, *, can_rest: bool) -> None:
 
 
 def check_text(given: object, call: str) -> None:
-    """Raises GraphError for what is no text, or an empty one."""
+    """Raises GraphError for anything but non-empty text."""
     if not isinstance(given, str) or not given:
         raise GraphError(
             f"{call} takes a text, not {shown(given)}", where=call, remedy=f'Write {call}("...").'
@@ -208,7 +208,7 @@ def check_text(given: object, call: str) -> None:
 
 
 def check_name_of_job(given: object, call: str) -> None:
-    """Raises GraphError for what is no text where a call takes the name of the job first."""
+    """Raises GraphError for non-text in a call that takes the name of the job first."""
     if given is not None and (not isinstance(given, str) or not given):
         raise GraphError(
             f"{call} takes the name of the job, a text, not {shown(given)}",
@@ -218,14 +218,14 @@ def check_name_of_job(given: object, call: str) -> None:
 
 
 def check_plain_function(given: object, call: str) -> None:
-    """Raises GraphError for what is no plain function of one result."""
+    """Raises GraphError for anything but a plain function of one result."""
     if not callable(given) or isinstance(given, Function) or _is_function_class(given):
         raise _unfit(given, "a plain function", call)
     _check_returns_at_once(given, MapFunction, call)
 
 
 def check_whole_number(given: object, call: str, least: int | None = None) -> None:
-    """Raises GraphError for what is no whole number, or one below the least."""
+    """Raises GraphError for anything but a whole number, or for one below the minimum."""
     number = given if isinstance(given, int) and not isinstance(given, bool) else None
     if number is None or (least is not None and number < least):
         raise GraphError(
@@ -238,7 +238,7 @@ def check_whole_number(given: object, call: str, least: int | None = None) -> No
 
 
 def check_sink(given: object, call: str) -> None:
-    """Raises GraphError for what is no sink."""
+    """Raises GraphError for anything but a sink."""
     if isinstance(given, type) or not isinstance(given, Sink):
         raise GraphError(
             f"{call} takes a sink, not {shown(given)}",
@@ -249,7 +249,7 @@ def check_sink(given: object, call: str) -> None:
 
 
 def check_source(given: object, call: str) -> None:
-    """Raises GraphError for what is no source."""
+    """Raises GraphError for anything but a source."""
     has_halves = all(callable(getattr(given, half, None)) for half in ("enumerator", "reader"))
     if isinstance(given, type) or not has_halves:
         raise GraphError(
@@ -261,7 +261,7 @@ def check_source(given: object, call: str) -> None:
 
 
 def check_stream(given: object, kind: type | tuple[type, ...], call: str) -> None:
-    """Raises GraphError for what is no stream of that kind."""
+    """Raises GraphError for anything but a stream of that kind."""
     if not isinstance(given, kind):
         raise GraphError(
             f"{call} takes a stream, not {shown(given)}",
@@ -271,7 +271,7 @@ def check_stream(given: object, kind: type | tuple[type, ...], call: str) -> Non
 
 
 def check_tag(given: object, call: str) -> None:
-    """Raises GraphError for what is no tag of a side output."""
+    """Raises GraphError for anything but a tag of a side output."""
     if not isinstance(given, OutputTag):
         raise GraphError(
             f"{call} takes an OutputTag, not {given!r}",

@@ -1,4 +1,4 @@
-"""What a program hands in as values or as a table."""
+"""Collections and tables that a program passes in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_table(given: object) -> bool:
 
 
 def values_of(given: object) -> list[Any]:
-    """The values of an iterable. Raises GraphError for what is none, and for one without an end."""
+    """Values of an iterable. Raises GraphError for anything else, and for one without an end."""
     if isinstance(given, Mapping):
         raise _unfit(given, "a mapping, of which only the keys would be taken", "its items()")
     if isinstance(given, str | bytes):

@@ -1,4 +1,4 @@
-"""What a program is warned about when it is submitted."""
+"""Warnings for a program when it is submitted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _check_sinks(graph: StreamGraph, warnings: Warnings) -> None:
 
 
 def _fed_without_end(graph: StreamGraph) -> set[int]:
-    """Ids of the nodes that a source without an end reaches."""
+    """Ids of the nodes that an endless source feeds."""
     reached = {
         node.id
         for node in graph.nodes

@@ -1,4 +1,4 @@
-"""What is declared of a stream's records, and what cannot go together, said while it is built."""
+"""Checks of declared types while a program is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told when the process ends: steps that never ran."""
+"""Warnings at the end of the process: steps that never ran."""
 
 from __future__ import annotations
 

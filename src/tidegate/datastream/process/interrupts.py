@@ -135,12 +135,12 @@ class RunningJobs:
 
 @functools.cache
 def running_jobs() -> RunningJobs:
-    """Those of this process, which they end with."""
+    """The running jobs of this process, which end with it."""
     return RunningJobs()
 
 
 def not_ended(client: JobClient, asked: str) -> JobFailed:
-    """What to raise where a job does not end. asked: what it was."""
+    """Error for a job that does not end. asked: how it was asked to."""
     return JobFailed(
         f"the job was {asked} and has not ended within {CANCEL_TIMEOUT_S:g} s",
         where=f"job {client.get_job_id()}",

@@ -1,4 +1,4 @@
-"""What a program is told from outside: by a configuration file, by ``tidegate run``."""
+"""Settings of a program from outside: a configuration file, and ``tidegate run``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS_VARIABLE: Final = "TIDEGATE_SETTINGS"
 def configuration_from_outside(
     given: Configuration | Mapping[str, object] | None,
 ) -> Configuration:
-    """What the configuration file says, over it the command line, over it what is given.
+    """Merges the configuration file, the command line over it, and the given settings over both.
 
     Raises ConfigError.
     """

@@ -1,4 +1,4 @@
-"""What the process that builds a program says: its Spark session, the name of its script."""
+"""Facts about the process that builds a program: its Spark session, the name of its script."""
 
 from __future__ import annotations
 

@@ -38,15 +38,15 @@ class CheckpointConfig:
         return f"<CheckpointConfig: every {self.get_checkpoint_interval()} ms, {mode}>"
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether checkpoints are taken periodically."""
+        """True if checkpoints are taken periodically."""
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The guarantee; exactly-once unless set."""
+        """Guarantee of checkpoints; exactly-once unless set."""
         return self._configuration.get(checkpointing.CHECKPOINT_MODE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """Sets the guarantee; at-least-once never holds back a channel."""
+        """Sets the guarantee; at-least-once never blocks a channel."""
         return self._set(checkpointing.CHECKPOINT_MODE, checkpointing_mode)
 
     def get_checkpoint_interval(self) -> int:
@@ -69,11 +69,11 @@ class CheckpointConfig:
         return self._set(checkpointing.CHECKPOINT_INTERVAL, interval_ms)
 
     def get_checkpoint_timeout(self) -> int:
-        """Time after which a checkpoint is given up."""
+        """Time after which a checkpoint is aborted."""
         return self._configuration.get(checkpointing.CHECKPOINT_TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: Span) -> CheckpointConfig:
-        """Sets the time after which a checkpoint is given up; at least 10 ms."""
+        """Sets the time after which a checkpoint is aborted; at least 10 ms."""
         return self._set(checkpointing.CHECKPOINT_TIMEOUT, checkpoint_timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
@@ -87,15 +87,15 @@ class CheckpointConfig:
         return self._set(checkpointing.CHECKPOINT_MIN_PAUSE, min_pause_between_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """How many checkpoints may be under way at once."""
+        """Maximum number of checkpoints in progress."""
         return self._configuration.get(checkpointing.MAX_CONCURRENT_CHECKPOINTS)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        """Sets how many checkpoints may be under way at once."""
+        """Sets the maximum number of checkpoints in progress."""
         return self._set(checkpointing.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether the first failed checkpoint restarts the job."""
+        """True if the first failed checkpoint restarts the job."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(
@@ -106,13 +106,13 @@ class CheckpointConfig:
         return self.set_tolerable_checkpoint_failure_number(tolerated)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """Failed checkpoints in a row that the job survives."""
+        """Number of consecutive failed checkpoints that the job survives."""
         return self._configuration.get(checkpointing.TOLERABLE_FAILED_CHECKPOINTS)
 
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
     ) -> CheckpointConfig:
-        """Sets how many failed checkpoints in a row the job survives."""
+        """Sets the number of consecutive failed checkpoints that the job survives."""
         return self._set(
             checkpointing.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number
         )
@@ -120,16 +120,16 @@ class CheckpointConfig:
     def set_externalized_checkpoint_retention(
         self, retention_mode: RetentionPolicy
     ) -> CheckpointConfig:
-        """Sets which checkpoints stay when the job ends."""
+        """Sets which checkpoints are kept when the job ends."""
         return self._set(checkpointing.CHECKPOINT_RETENTION, retention_mode)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether any checkpoint may stay when the job ends."""
+        """True if any checkpoint may be kept when the job ends."""
         kept = self.get_externalized_checkpoint_retention()
         return kept is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
 
     def get_externalized_checkpoint_retention(self) -> RetentionPolicy:
-        """Which checkpoints stay when the job ends."""
+        """Checkpoints that are kept when the job ends."""
         return self._configuration.get(checkpointing.CHECKPOINT_RETENTION)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage | str) -> CheckpointConfig:
@@ -146,23 +146,23 @@ class CheckpointConfig:
         return self.set_checkpoint_storage(checkpoint_path)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Whether barriers overtake batches under way."""
+        """True if barriers overtake batches in flight."""
         return self._configuration.get(checkpointing.UNALIGNED_CHECKPOINTS)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
-        """Lets barriers overtake batches under way; results do not differ."""
+        """Lets barriers overtake batches in flight; results do not differ."""
         return self._set(checkpointing.UNALIGNED_CHECKPOINTS, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
-        """Back to aligned barriers."""
+        """Returns to aligned barriers."""
         return self.enable_unaligned_checkpoints(False)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Span) -> CheckpointConfig:
-        """Sets after how long an aligned checkpoint turns unaligned."""
+        """Sets the time after which an aligned checkpoint turns unaligned."""
         return self._set(checkpointing.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
-        """After how long an aligned checkpoint turns unaligned."""
+        """Time after which an aligned checkpoint turns unaligned."""
         return Duration.of_millis(self._configuration.get(checkpointing.ALIGNED_CHECKPOINT_TIMEOUT))
 
     def set_alignment_timeout(self, alignment_timeout: Span) -> CheckpointConfig:
@@ -176,11 +176,11 @@ class CheckpointConfig:
     def set_force_unaligned_checkpoints(
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
-        """Permits unaligned checkpoints where they are refused."""
+        """Allows unaligned checkpoints where they are refused."""
         return self._set(checkpointing.FORCE_UNALIGNED_CHECKPOINTS, force_unaligned_checkpoints)
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Whether unaligned checkpoints are permitted where they are refused."""
+        """True if unaligned checkpoints are allowed where they are refused."""
         return self._configuration.get(checkpointing.FORCE_UNALIGNED_CHECKPOINTS)
 
     def _set(self, option: ConfigOption[object], value: object) -> CheckpointConfig:

@@ -76,7 +76,7 @@ class ExecutionConfig:
         return self._set(execution.OBJECT_REUSE, False)
 
     def is_object_reuse_enabled(self) -> bool:
-        """Whether values of mutable types are passed on without a copy."""
+        """True if values of mutable types are passed on without a copy."""
         return self._configuration.get(execution.OBJECT_REUSE)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
@@ -84,7 +84,7 @@ class ExecutionConfig:
         return self._set(checkpointing.SNAPSHOT_COMPRESSION, use_snapshot_compression)
 
     def is_use_snapshot_compression(self) -> bool:
-        """Whether keyed and operator state is compressed where it is written."""
+        """True if keyed and operator state is compressed in snapshots."""
         return self._configuration.get(checkpointing.SNAPSHOT_COMPRESSION)
 
     def set_latency_tracking_interval(self, interval: Span) -> ExecutionConfig:
@@ -92,7 +92,7 @@ class ExecutionConfig:
         return self._set(_LATENCY_INTERVAL, interval)
 
     def get_latency_tracking_interval(self) -> int:
-        """What was set, else 0."""
+        """The interval that was set, else 0."""
         return self._configuration.get(_LATENCY_INTERVAL)
 
     def set_task_cancellation_interval(self, interval: Span) -> ExecutionConfig:
@@ -100,7 +100,7 @@ class ExecutionConfig:
         return self._set(_CANCELLATION_INTERVAL, interval)
 
     def get_task_cancellation_interval(self) -> int:
-        """What was set, else 30 s."""
+        """The interval that was set, else 30 s."""
         return self._configuration.get(_CANCELLATION_INTERVAL)
 
     def set_task_cancellation_timeout(self, timeout: Span) -> ExecutionConfig:
@@ -108,19 +108,19 @@ class ExecutionConfig:
         return self._set(_CANCELLATION_TIMEOUT, timeout)
 
     def get_task_cancellation_timeout(self) -> int:
-        """What was set, else 180 s."""
+        """The timeout that was set, else 180 s."""
         return self._configuration.get(_CANCELLATION_TIMEOUT)
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
-        """Keeps it, without effect."""
+        """Has no effect; the setting is kept."""
         return self._set(_CLOSURE_CLEANER, "RECURSIVE")
 
     def disable_closure_cleaner(self) -> ExecutionConfig:
-        """Keeps it, without effect."""
+        """Has no effect; the setting is kept."""
         return self._set(_CLOSURE_CLEANER, "NONE")
 
     def is_closure_cleaner_enabled(self) -> bool:
-        """What was set, else True."""
+        """The setting that was kept, else True."""
         return self._configuration.get(_CLOSURE_CLEANER) != "NONE"
 
     def get_global_job_parameters(self) -> dict[str, str]:
@@ -130,7 +130,7 @@ class ExecutionConfig:
     def set_global_job_parameters(
         self, global_job_parameters_dict: Mapping[str, object]
     ) -> ExecutionConfig:
-        """Sets them; values become text."""
+        """Sets the free parameters; values become text."""
         texts = {key: str(value) for key, value in global_job_parameters_dict.items()}
         return self._set(execution.GLOBAL_JOB_PARAMETERS, texts)
 
@@ -143,7 +143,7 @@ class ExecutionConfig:
         return self._set(execution.AUTO_GENERATE_UIDS, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
-        """Whether ids are derived for operators without a uid."""
+        """True if ids are derived for operators without a uid."""
         return self._configuration.get(execution.AUTO_GENERATE_UIDS)
 
     def _set(self, option: ConfigOption[object], value: object) -> ExecutionConfig:

@@ -25,13 +25,12 @@ class NoRestartStrategyConfiguration:
     """The first failure fails the job."""
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Set the options that say the same."""
         configuration.set(restarts.RESTART_STRATEGY, "disable")
 
 
 @dataclass(frozen=True, slots=True)
 class FixedDelayRestartStrategyConfiguration:
-    """So many restarts, each after a wait; a number is milliseconds."""
+    """A limited number of restarts, each after a wait; a number is milliseconds."""
 
     restart_attempts: int
     delay_between_attempts: Span
@@ -61,10 +60,9 @@ class FailureRateRestartStrategyConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class FallbackRestartStrategyConfiguration:
-    """What holds where nothing is set: exponential delay with checkpoints, none without."""
+    """The default: exponential delay with checkpoints, no restarts without."""
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Forget which strategy was set."""
         configuration.unset(restarts.RESTART_STRATEGY)
 
 
@@ -83,7 +81,7 @@ class RestartStrategies:
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: Span
     ) -> FixedDelayRestartStrategyConfiguration:
-        """So many restarts, each after a wait; a number is milliseconds."""
+        """A limited number of restarts, each after a wait; a number is milliseconds."""
         return FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
@@ -97,5 +95,5 @@ class RestartStrategies:
 
     @staticmethod
     def fall_back_restart() -> FallbackRestartStrategyConfiguration:
-        """What the configuration says, else what holds where nothing is set."""
+        """The configuration's strategy, else the default."""
         return FallbackRestartStrategyConfiguration()

@@ -21,11 +21,11 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
-        """So many MiB."""
+        """A size of this many MiB."""
         return MemorySize(mebi_bytes << 20)
 
     def get_bytes(self) -> int:
-        """The size in bytes."""
+        """The size in whole bytes."""
         return self.bytes_size
 
     def get_kibi_bytes(self) -> int:
@@ -73,27 +73,27 @@ class SlotSharingGroup:
         return SlotSharingGroupBuilder(name)
 
     def get_name(self) -> str:
-        """The group's name."""
+        """Name of the slot sharing group."""
         return self.name
 
     def get_cpu_cores(self) -> float | None:
-        """Its cores."""
+        """Number of cores of the group."""
         return self.cpu_cores
 
     def get_task_heap_memory(self) -> MemorySize | None:
-        """Its memory of the task."""
+        """Memory of the group's task."""
         return self.task_heap_memory
 
     def get_task_off_heap_memory(self) -> MemorySize | None:
-        """Its memory beside the heap."""
+        """Memory of the group beside the heap."""
         return self.task_off_heap_memory
 
     def get_managed_memory(self) -> MemorySize | None:
-        """Its memory of the state backend."""
+        """Memory of the group's state backend."""
         return self.managed_memory
 
     def get_external_resources(self) -> dict[str, float]:
-        """Its other resources, by name."""
+        """Other resources of the group, by name."""
         return dict(self.external_resources)
 
 

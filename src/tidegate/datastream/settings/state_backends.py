@@ -58,7 +58,7 @@ class EmbeddedRocksDBStateBackend:
         return f"EmbeddedRocksDBStateBackend({self._incremental})"
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Whether only what is new is uploaded; unless said otherwise, it is."""
+        """True if only new data are uploaded, which is the default."""
         return self._incremental is not False
 
     def set_db_storage_paths(self, *paths: str) -> None:
@@ -74,7 +74,7 @@ class EmbeddedRocksDBStateBackend:
         self._predefined = options
 
     def get_predefined_options(self) -> PredefinedOptions:
-        """What was set."""
+        """The options that were set."""
         return self._predefined
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
@@ -82,7 +82,7 @@ class EmbeddedRocksDBStateBackend:
         self._transfer_threads = number_of_transfering_threads
 
     def get_number_of_transfer_threads(self) -> int:
-        """What was set, else the default."""
+        """The number that was set, else the default."""
         if self._transfer_threads is None:
             return state_backend.TRANSFER_THREADS.default
         return self._transfer_threads

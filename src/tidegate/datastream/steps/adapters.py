@@ -38,52 +38,44 @@ class Adapter(Function, CheckpointedFunction, CheckpointListener, Generic[F]):
         self._function = function
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Open the function that is adapted."""
         if isinstance(self._function, Function):
             self._function.open(runtime_context)
 
     def close(self) -> None:
-        """Close the function that is adapted."""
         if isinstance(self._function, Function):
             self._function.close()
 
     def snapshot_state(self, context: SnapshotContext) -> None:
-        """Let the function that is adapted put its state in order."""
         if isinstance(self._function, CheckpointedFunction):
             self._function.snapshot_state(context)
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        """Tell the function that is adapted."""
         if isinstance(self._function, CheckpointListener):
             self._function.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """Tell the function that is adapted."""
         if isinstance(self._function, CheckpointListener):
             self._function.notify_checkpoint_aborted(checkpoint_id)
 
 
 class KeyedMap(Adapter[MapFunction[T, R]], KeyedProcessFunction[T, R]):
-    """A map under a key."""
+    """A map function under a key."""
 
     def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[R]:
-        """One value."""
         return (self._function.map(value),)
 
 
 class KeyedFlatMap(Adapter[FlatMapFunction[T, R]], KeyedProcessFunction[T, R]):
-    """A flat map under a key."""
+    """A flat map function under a key."""
 
     def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[R] | None:
-        """Any number of values."""
         return self._function.flat_map(value)
 
 
 class KeyedFilter(Adapter[FilterFunction[T]], KeyedProcessFunction[T, T]):
-    """A filter under a key."""
+    """A filter function under a key."""
 
     def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[T]:
-        """The value or nothing."""
         return (value,) if self._function.filter(value) else ()
 
 
@@ -91,11 +83,9 @@ class CoMap(Adapter[CoMapFunction[T, S, R]], KeyedCoProcessFunction[T, S, R]):
     """Maps of two streams as a process function, with or without keys."""
 
     def process_element1(self, value: T, ctx: object) -> Iterable[R]:
-        """One value."""
         return (self._function.map1(value),)
 
     def process_element2(self, value: S, ctx: object) -> Iterable[R]:
-        """One value."""
         return (self._function.map2(value),)
 
 
@@ -103,9 +93,7 @@ class CoFlatMap(Adapter[CoFlatMapFunction[T, S, R]], KeyedCoProcessFunction[T, S
     """Flat maps of two streams as a process function, with or without keys."""
 
     def process_element1(self, value: T, ctx: object) -> Iterable[R] | None:
-        """Any number of values."""
         return self._function.flat_map1(value)
 
     def process_element2(self, value: S, ctx: object) -> Iterable[R] | None:
-        """Any number of values."""
         return self._function.flat_map2(value)

@@ -63,7 +63,7 @@ def send_failed_rows(program: Program, folder: str) -> None:
 
 
 def _can_tell(step: OperatorTransformation) -> bool:
-    """Whether rows have nothing to do with each other, and do not go to a side output yet."""
+    """True if rows are independent of each other, and failed ones have no side output yet."""
     operator = step.operator
     if _is_async(operator):
         return operator.dead_letters is None
@@ -90,7 +90,7 @@ def _row_by_row() -> tuple[type[Operator], ...]:
 
 
 def _as_json(letter: DeadLetter) -> dict[str, object]:
-    """As JSON lines can hold it, whatever the row and its error are: else the letter would fail."""
+    """The letter in a form that JSON lines can hold, whatever the row and its error are."""
     import msgspec  # with the first letter only
 
     raw = None if letter.raw is None else letter.raw.decode("utf-8", "backslashreplace")

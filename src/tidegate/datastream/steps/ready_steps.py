@@ -32,7 +32,6 @@ class FirstOfKey(FilterFunction[Any]):
         self._ttl = _time_to_live(ttl)
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Ask for the state."""
         self._seen = runtime_context.get_state(_expiring("seen", BOOLEAN, self._ttl))
 
     def filter(self, value: object) -> bool:
@@ -50,13 +49,11 @@ class CountOfKey(KeyedProcessFunction[Any, "tuple[Any, int]"]):
         self._ttl = _time_to_live(ttl)
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Ask for the state."""
         self._count = runtime_context.get_state(_expiring("count", LONG, self._ttl))
 
     def process_element(
         self, value: object, ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[Any, int]]:
-        """The record's key and how many there were."""
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         yield ctx.get_current_key(), count
@@ -81,13 +78,11 @@ class TopOfKey(KeyedProcessFunction[T, "tuple[Any, list[T]]"], Generic[T]):
         self._ttl, self._type = _time_to_live(ttl), ListTypeInfo(record_type)
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Ask for the state."""
         self._ranked = runtime_context.get_state(_expiring("ranked", self._type, self._ttl))
 
     def process_element(
         self, value: T, ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[Any, list[T]]]:
-        """The key and its ranking, where the record has changed that."""
         before: list[T] = self._ranked.value() or []
         kept = before
         if self._same is not None:
@@ -118,7 +113,6 @@ class AsOf(KeyedCoProcessFunction[T, S, "tuple[T, S | None]"], Generic[T, S]):
         self._types = types
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Ask for the state."""
         left, right = self._types
         self._waiting = runtime_context.get_map_state(
             MapStateDescriptor("waiting", LONG, ListTypeInfo(left))
@@ -129,7 +123,6 @@ class AsOf(KeyedCoProcessFunction[T, S, "tuple[T, S | None]"], Generic[T, S]):
     def process_element1(
         self, value: T, ctx: KeyedCoProcessFunction.Context
     ) -> Iterator[tuple[Any, Any]]:
-        """A left record waits."""
         at, timers = _event_time(ctx), ctx.timer_service()
         if at > timers.current_watermark():
             self._waiting.put(at, [*(self._waiting.get(at) or ()), value])
@@ -175,19 +168,15 @@ class Counting(AggregateFunction[Any, int, int]):
     """Counts the records of a window."""
 
     def create_accumulator(self) -> int:
-        """None yet."""
         return 0
 
     def add(self, value: object, accumulator: int) -> int:
-        """One more."""
         return accumulator + 1
 
     def get_result(self, accumulator: int) -> int:
-        """So many."""
         return accumulator
 
     def merge(self, acc_a: int, acc_b: int) -> int:
-        """Those of both."""
         return acc_a + acc_b
 
 
@@ -200,7 +189,6 @@ class PerSecond(ProcessWindowFunction[int, "tuple[Any, int, float]", Any, "TimeW
         context: ProcessWindowFunction.Context[TimeWindow],
         elements: Iterable[int],
     ) -> Iterator[tuple[Any, int, float]]:
-        """The one count that the window has, by its length."""
         window = context.window()
         for count in elements:
             yield key, window.end, count * 1_000 / (window.end - window.start)

@@ -304,7 +304,7 @@ def ask_at(
 
 
 def _read(stream: BufferedIOBase) -> dict[str, Any] | None:
-    """The next line of an answer; None where there is no other."""
+    """The next line of an answer; None at its end."""
     line = stream.readline()
     return cast("dict[str, Any]", json.loads(line)) if line else None
 

@@ -73,7 +73,7 @@ class DriverClient:
 
     @property
     def summary(self) -> JobSummary | None:
-        """What the job did, once it has ended; None where it never ran, or its reader has gone."""
+        """Summary of the job, once it has ended; None if it never ran, or nobody reads output."""
         error = self._driver.result.exception() if self._driver.result.done() else None
         unread = isinstance(error, JobCanceled) and error.output_closed
         return None if unread else self._driver.summary
@@ -113,7 +113,6 @@ class DriverClient:
             self._thread.join(JOIN_TIMEOUT_S)
 
     def get_job_id(self) -> JobId:
-        """Id of the job."""
         return self._driver.job
 
     @property
@@ -126,7 +125,6 @@ class DriverClient:
         return self._url
 
     def get_job_status(self) -> Future[JobStatus]:
-        """Its status now."""
         return self._ask(lambda: self._driver.view().status)
 
     def cancel(self) -> Future[None]:
@@ -249,7 +247,7 @@ class DriverClient:
         return self._request(done, ask, "the job has ended: it cannot be rescaled")
 
     def _request(self, done: Future[T], ask: Callable[[], None], too_late: str) -> Future[T]:
-        """Ask on the driver's loop for what is answered by an event."""
+        """Sends a request to the driver's loop that an event will answer."""
 
         def ask_if_alive() -> None:
             if self._driver.result.done():
@@ -264,7 +262,6 @@ class DriverClient:
         return done
 
     def view(self) -> JobView:
-        """What the job is doing."""
         return self._answered(self._ask(self._driver.view), "what the job is doing")
 
     def _answered(self, asked: Future[T], what: str) -> T:
@@ -278,11 +275,9 @@ class DriverClient:
             ) from error
 
     def collected(self, name: str) -> Iterator[object]:
-        """The records that the collect sink of that name has made available."""
         return iter(self._buffer(name))
 
     def collected_chunks(self, name: str) -> Iterator[list[object] | pa.RecordBatch]:
-        """The same in pieces, as they came: rows in lists, Arrow batches as they are."""
         return self._buffer(name).chunks()
 
     def _buffer(self, name: str) -> ResultBuffer:
@@ -298,7 +293,7 @@ class DriverClient:
         return buffer
 
     def _ask(self, question: Callable[[], T]) -> Future[T]:
-        """Ask on the driver's loop; here, once that has ended."""
+        """Calls a function on the driver's loop; here, once that has ended."""
         answer: Future[T] = Future()
 
         def ask() -> None:

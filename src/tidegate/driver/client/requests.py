@@ -1,4 +1,4 @@
-"""What other processes may ask of a running job: one way in, whichever door they come through."""
+"""Requests of other processes to a running job: one entry for all doors."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ TRIGGER_IDS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """What somebody asks for. cancels: and the job is to be cancelled behind it."""
+    """A requested savepoint. cancels: the job is cancelled after it."""
 
     kind: SnapshotKind
     directory: str | None
@@ -39,7 +39,7 @@ class Savepoint:
 
     @property
     def ends_job(self) -> bool:
-        """Whether it is the last of the job."""
+        """True if it is the last of the job."""
         return self.kind.is_synchronous or self.cancels
 
     def request(self, number: int) -> CheckpointRequested:
@@ -55,7 +55,7 @@ def savepoint_asked(
     default: str | None = None,
     cancels: bool = False,
 ) -> Savepoint:
-    """What was asked for; a relative folder is taken from the current one.
+    """The requested savepoint; a relative folder is taken from the current one.
 
     default: the job's own folder of savepoints. Raises ConfigError for what is no folder that
     others can read, or no format.

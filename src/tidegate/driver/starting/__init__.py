@@ -1,1 +1,1 @@
-"""What a job begins with: the snapshot that it starts from, and what its sources read."""
+"""Start of a job: its snapshot, and the data that its sources read."""

@@ -1,4 +1,4 @@
-"""What a job starts from: its own checkpoints, else the snapshot that was named.
+"""Finds the snapshot that a job starts from: its own newest checkpoint, else the named one.
 
 A job goes on from its newest checkpoint or not at all. Once its pointer stands, sinks may have
 committed what came up to it, and nobody can know whether they have: from an older one they would
@@ -72,7 +72,7 @@ class StartReader:
 
     @property
     def names_snapshot(self) -> bool:
-        """Whether a snapshot is named for a job that has no checkpoint of its own."""
+        """True if a snapshot is named for a job that has no checkpoint of its own."""
         return self._settings.restore.path not in (None, LATEST)
 
     async def named(self, job: JobId) -> Pointer:
@@ -216,7 +216,7 @@ class StartReader:
 
 
 def _keyed_names(state: OperatorState, files: StateFiles) -> list[str]:
-    """Of the first subtask that has keyed state; none where that cannot be read."""
+    """Names of the first subtask with keyed state; empty if they can't be read."""
     from tidegate.state.format.samples import keyed_names  # that few drivers ever need
 
     for subtask in state.subtasks.values():
@@ -231,7 +231,7 @@ def _keyed_names(state: OperatorState, files: StateFiles) -> list[str]:
 def read_snapshot(
     files: StateFiles, pointer: str, new_id: Callable[[], str], key_file: str | None
 ) -> CompletedCheckpoint:
-    """What the ``_metadata`` that a pointer names says; no other file is looked at. Blocking.
+    """Content of the ``_metadata`` that a pointer names; reads no other file. Blocking.
 
     new_id: names handles that have none. key_file: holds the key that has to have signed it; None
     where it need not be signed. Raises RestoreRefused where there is none, or one that is not

@@ -1,4 +1,4 @@
-"""What sources read that has to be written first: before slots are asked for, and gone at the end.
+"""Data that must be written before sources read them: ready before slots come, deleted at the end.
 
 Each run of the job writes into a folder of its own, below the job's: what the driver before it was
 writing when it died may still grow. A run that starts from a checkpoint writes nothing for sources

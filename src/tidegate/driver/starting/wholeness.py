@@ -29,7 +29,7 @@ def newest_whole(
 
 
 def is_whole(files: StateFiles, checkpoint: CompletedCheckpoint) -> bool:
-    """Whether all files of a checkpoint are there, as they were written. Blocking; reads them."""
+    """True if all files of a checkpoint exist as they were written. Blocking; reads them."""
     known = checksums_of(checkpoint.metadata)
     for path in checkpoint.paths():
         written = known.get(name_of(path))

@@ -1,1 +1,1 @@
-"""What people are told of a job: warnings, spans, its summary, what functions print."""
+"""Reports to people about a job: warnings, spans, its summary, printed lines."""

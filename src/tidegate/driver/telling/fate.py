@@ -1,4 +1,4 @@
-"""What the end of a job has left of its checkpoints, in words for whoever reads how it ended."""
+"""Describes which checkpoints a job left, for the reader of its end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fate_of_checkpoints(
 def fate_of_refused(
     checkpoints: CompletedCheckpoints, refused: int, whole: CompletedCheckpoint | None
 ) -> str:
-    """What can be started from, where checkpoint ``refused`` could not be restored.
+    """Text about snapshots to start from, where checkpoint ``refused`` could not be restored.
 
     whole: the newest with all its files, as they were written; None where there is none.
     """

@@ -1,4 +1,4 @@
-"""What a job that begins anew says of the run before it, and of what that has kept."""
+"""Report of a new job on the run before it, and on what that has kept."""
 
 from __future__ import annotations
 

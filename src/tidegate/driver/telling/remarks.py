@@ -26,7 +26,7 @@ class Remarks:
         self._told: set[tuple[str, ...]] = set()
 
     def tell(self, view: JobView) -> None:
-        """Warn of what is new."""
+        """Logs a warning for each new remark."""
         for vertex in view.vertices:
             for subtask in vertex.subtasks:
                 for remark in subtask.figures.remarks:

@@ -19,7 +19,7 @@ _LOOK_S: Final = 1.0
 
 
 def why_waiting(view: JobView) -> str:
-    """What a savepoint, or a stop with one, waits for: the verb and what follows it."""
+    """Text for what a savepoint, or a stop with one, waits for: a verb and its object."""
     if view.stopping is not None:
         return str(view.stopping)
     calls = [

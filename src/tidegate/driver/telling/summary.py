@@ -1,4 +1,4 @@
-"""What a job did, told at its end."""
+"""Report on a job at its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def summary_of(view: JobView, runtime_ms: int) -> JobSummary:
-    """Of the last view of a job. runtime_ms: from its submission."""
+    """Summary from the last view of a job. runtime_ms: from its submission."""
     checkpoints = view.checkpoints
     return JobSummary(
         view.name,

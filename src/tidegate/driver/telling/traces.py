@@ -90,7 +90,7 @@ class Tracing:
         self._starting = False
 
     def follow(self, commands: Iterable[JobCommand], view: Callable[[], JobView]) -> None:
-        """What the job master has just said; view: the job as it is now."""
+        """Follows the job master's messages. view: the job's current state."""
         if not self._reporters:
             return
         for command in commands:

@@ -39,7 +39,7 @@ class FailureEnrichers:
         return len(self._enrichers)
 
     async def labels(self, error: TidegateError, task: str, slot: SlotId | None) -> dict[str, str]:
-        """What all of them say about a failure."""
+        """Labels of all enrichers for a failure."""
         kind = FailureKind.TASK if task else FailureKind.SLOT if slot else FailureKind.GLOBAL
         context = FailureContext(kind, *self._job, task, slot)
         given = await asyncio.gather(*(self._ask(e, error, context) for e in self._enrichers))

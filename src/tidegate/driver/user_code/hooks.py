@@ -106,7 +106,7 @@ class MasterHooks:
     async def deserialized(
         self, checkpoint: CheckpointId, states: Sequence[MasterState], *, allow_unmatched: bool
     ) -> dict[str, object]:
-        """What each hook would get back. Raises as ``restore``."""
+        """State that each hook would get back. Raises as ``restore``."""
         found: dict[str, object] = {}
         for state in states:
             hook = self._hooks.get(state.name)

@@ -88,7 +88,6 @@ class CoordinatorHosts:
                     host.reset(execution, checkpoint)
 
     def ready(self, execution: ExecutionId, operators: tuple[OperatorId, ...]) -> None:
-        """A subtask runs."""
         for operator in operators:
             host = self._hosts.get(operator)
             if host is not None and execution in host.executions:
@@ -115,13 +114,11 @@ class CoordinatorHosts:
             self._post(CoordinatorSnapshotTaken(checkpoint, operator, data))
 
     def complete(self, operator: OperatorId, checkpoint: CheckpointId) -> None:
-        """A checkpoint is durable."""
         host = self._hosts.get(operator)
         if host is not None:
             host.call(lambda: host.coordinator.on_complete(checkpoint))
 
     def aborted(self, operator: OperatorId, checkpoint: CheckpointId) -> None:
-        """A checkpoint was given up."""
         host = self._hosts.get(operator)
         if host is not None:
             host.call(lambda: host.coordinator.on_aborted(checkpoint))
@@ -173,7 +170,7 @@ class CoordinatorHosts:
         self._post(BacklogReported(host.operator, backlog))
 
     def is_live(self, host: _Host) -> bool:
-        """Whether the host belongs to the present deployment."""
+        """True if the host belongs to the present deployment."""
         return self._hosts.get(host.operator) is host
 
     def make(self, host: _Host) -> OperatorCoordinator:
@@ -201,7 +198,7 @@ class CoordinatorHosts:
         self._spawn(run())
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
-        """What coordinators have in common under a name."""
+        """Object that coordinators share under a name."""
         if name not in self._shared:
             self._shared[name] = make()
         return cast("T", self._shared[name])

@@ -48,7 +48,7 @@ class StatusListeners:
 
 
 class _Queue:
-    """What one listener has still to be told; so long at most as a call is waited for."""
+    """Events still to be told to one listener; bounded by the limit of a call."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class _Queue:
         self._given_up = False
 
     def put(self, event: JobExecutionStatusEvent) -> bool:
-        """Add an event; whether the queue has to be drained for it."""
+        """Adds an event; True if the queue has to be drained for it."""
         if self._given_up:
             return False
         self._events.append(event)

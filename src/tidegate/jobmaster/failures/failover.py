@@ -1,4 +1,4 @@
-"""What fails together, and so is restored together. Without IO.
+"""Regions of a job, which fail and are restored together. Without IO.
 
 A region is a set of subtasks that are connected by channels. Nothing passes between two regions,
 so one can go back to the newest checkpoint while the others go on. An exchange of all with all

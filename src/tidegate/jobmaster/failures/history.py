@@ -1,4 +1,4 @@
-"""What has failed in a job so far: roots, and what failed while they were handled.
+"""Failures of a job so far: root failures, and those that happened while they were handled.
 
 Source: Flink's exception history; checkpoint coordination §18.3.
 """
@@ -62,7 +62,7 @@ class FailureHistory:
                 entry[number] = replace(entry[number], labels=labels)
 
     def view(self) -> tuple[FailureView, ...]:
-        """All, newest first."""
+        """All failures, newest first."""
         return tuple(
             replace(root, concurrent=tuple(others))
             for root, *others in (entry.values() for entry in self._entries)

@@ -1,4 +1,4 @@
-"""Whether a failed job is restarted, and after which wait.
+"""Decides if and when a failed job is restarted.
 
 Source: Flink's restart back-off strategies; checkpoint coordination §18.2.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class RestartStrategy(Protocol):
-    """Counts failures."""
+    """Counts failures, and decides about restarts."""
 
     @property
     def gave_up(self) -> str:
-        """Why there is no further restart, as a sentence of the error that ends the job."""
+        """Reason for no further restart, as a sentence of the error that ends the job."""
         ...
 
     def failed(self, now_ms: int) -> int | None:

@@ -1,4 +1,4 @@
-"""What a failure calls for: a restart, as a rule.
+"""Consequence of a failure: as a rule, a restart.
 
 What depends on data or on the world may go better the next time, and a stream outlives both: it is
 up to the restart strategy. What the program or its options say is the same at each start, so that
@@ -60,7 +60,7 @@ class Judge:
     def judge(
         self, failure: Failure, restored: CheckpointId | None, now_ms: int
     ) -> Ending | Restarting:
-        """What becomes of the job. restored: the checkpoint that it was restored from last."""
+        """Verdict on the job. restored: the checkpoint that it was restored from last."""
         final = self.final(failure, restored)
         if final is not None:
             return final
@@ -88,7 +88,7 @@ class Judge:
     def slots_missing(
         self, error: TidegateError, now_ms: int, *, lasting: bool
     ) -> Ending | Restarting:
-        """What becomes of a job whose slots did not come in time.
+        """Verdict on a job whose slots did not come in time.
 
         lasting: whether there is a checkpoint to go on from. A job that has not run yet is given
         up: whoever has started it is there to hear why.
@@ -106,13 +106,13 @@ class Judge:
         return end(self._job, error, strategy)
 
     def checkpoint_ended(self, ended: CheckpointEnded) -> None:
-        """What failed before a completed checkpoint lies behind."""
+        """Forgets failures before a completed checkpoint."""
         if ended.reason is None and not ended.kind.is_savepoint:
             self._repeats.forget()
 
 
 def is_damage(failure: Failure) -> bool:
-    """Whether a checkpoint could not be restored because its files are not as they were written."""
+    """True if a restore failed because the checkpoint's files are damaged."""
     damage = isinstance(failure.error, FormatError | FileMissing)
     return failure.restores and (damage or type(failure.error) is RestoreRefused)
 
