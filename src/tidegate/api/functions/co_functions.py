@@ -104,9 +104,7 @@ class TimeContext(Protocol):
         """Event time of the record, milliseconds; None if it has none."""
         ...
 
-    def current_processing_time(self) -> int:
-        """Wall clock, milliseconds since 1970."""
-        ...
+    def current_processing_time(self) -> int: ...
 
     def current_watermark(self) -> int:
         """Current event time of the operator; ``MIN_TIMESTAMP_MS`` before the first watermark."""

@@ -240,9 +240,7 @@ class SinkFunction(Function, Generic[In]):
             """Event time of the record, milliseconds; None if it has none."""
             ...
 
-        def current_processing_time(self) -> int:
-            """Wall clock, milliseconds since 1970."""
-            ...
+        def current_processing_time(self) -> int: ...
 
         def current_watermark(self) -> int:
             """Current event time of the sink; ``MIN_TIMESTAMP_MS`` before the first watermark."""

@@ -48,9 +48,7 @@ class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
 
         def window(self) -> WindowOf: ...
 
-        def current_processing_time(self) -> int:
-            """Wall clock, milliseconds since 1970."""
-            ...
+        def current_processing_time(self) -> int: ...
 
         def current_watermark(self) -> int:
             """Current event time of the operator, milliseconds."""
@@ -63,9 +61,7 @@ class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
             """
             ...
 
-        def global_state(self) -> KeyedStateStore:
-            """State of this key over all its windows."""
-            ...
+        def global_state(self) -> KeyedStateStore: ...
 
     @abstractmethod
     def process(
