@@ -37,7 +37,7 @@ CHECK_VARIABLE: Final = "TIDEGATE_CHECK"
 
 
 class Observers:
-    """What goes along with a job beside its steps: hooks, enrichers of failures, listeners."""
+    """Companions of a job beside its steps: hooks, enrichers of failures, listeners."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, MasterTriggerRestoreHook[Any]] = {}

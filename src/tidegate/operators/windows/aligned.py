@@ -175,7 +175,7 @@ class AlignedWindowOperator(FiringOperator):
         return self._emit(self._one_by_one(others, out), out)
 
     def _is_plain(self, stamp_ms: int) -> bool:
-        """Whether the time is in windows, all of which are still to fire."""
+        """True if the time is in windows, and none of them has fired yet."""
         return self._cut.in_window(stamp_ms) and stamp_ms >= self._ahead_ms
 
     def _gather(
@@ -185,7 +185,6 @@ class AlignedWindowOperator(FiringOperator):
         values: Sequence[object],
         stamps: Sequence[int],
     ) -> None:
-        """Add records all of whose windows are still to fire."""
         size_ms, pane_ms = self._cut.windows.size_ms, self._cut.length_ms
         for ago_ms in range(0, pane_ms if self._cut.shared else size_ms, pane_ms):
             starts = self._cut.starts(stamps, ago_ms)

@@ -144,7 +144,7 @@ class WindowAggregateBatchesOperator(Operator):
         return stamps
 
     def _in_time(self, given: ArrowBatch, stamps: Longs, out: Output) -> NDArray[np.bool_] | None:
-        """Which rows have a window that takes them in; None for all. Others go aside."""
+        """Mask of rows in a window that still accepts them; None for all. Sets others aside."""
         in_window = self._slices.in_window(stamps)
         reached = self._reached(given)
         if isinstance(reached, int):
@@ -252,7 +252,7 @@ class WindowAggregateBatchesOperator(Operator):
         gathered.flush()
 
     def _due(self, watermark_ms: int) -> list[int]:
-        """Starts of the windows with rows that end after the last watermark, up to this one."""
+        """Starts of windows with rows that end after the last watermark, up to this one."""
         from_ms, to_ms = (
             each + 1 - self._slices.size_ms for each in (self._watermark_ms, watermark_ms)
         )
@@ -264,7 +264,7 @@ class WindowAggregateBatchesOperator(Operator):
         return sorted(found)
 
     def _window(self, columns: AggregatedColumns, start: int) -> KeyedPane:
-        """What the window's slices hold together."""
+        """Merged content of a window's slices."""
         end = start + self._slices.size_ms
         inside = [each for each in self._panes.namespaces() if start <= each < end]
         if len(inside) == 1:
@@ -304,7 +304,7 @@ class WindowAggregateBatchesOperator(Operator):
         self._panes.drop(over)
 
     def _reached(self, given: ArrowBatch) -> int | Longs:
-        """How far event time has come, for all rows or for each: at least to where it was."""
+        """Event time reached, for all rows or for each; at least the time before the restore."""
         if self._watermark_ms >= self._fired.restored_max_ms:
             return self._watermark_ms
         return np.maximum(self._fired.restored_ms(given.key_groups), self._watermark_ms)
