@@ -32,12 +32,11 @@ class DriverLink:
             self._wire.send([pickle.dumps(message, protocol=5)])
 
     def send_printed(self) -> None:
-        """Let the driver have what functions have printed."""
+        """Sends the driver what functions have printed."""
         if self._wire is not None:
             for printed in self._printing.take():
                 self._wire.send([pickle.dumps(printed, protocol=5)])
 
     def close(self) -> None:
-        """Hang up."""
         if self._wire is not None:
             self._wire.close()

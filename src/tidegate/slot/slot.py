@@ -114,11 +114,11 @@ class Slot:
         return Pulse(self.id, batch_age_ms=age, figures=figures, calling=calling)
 
     def send_pulse(self) -> None:
-        """Beat over the control link; for slots that have no thread of their own to beat."""
+        """Sends a heartbeat over the control link; for slots without a guard."""
         self._driver.send(self.pulse)
 
     def send_printed(self) -> None:
-        """Let the driver have what functions have printed."""
+        """Sends the driver what functions have printed."""
         self._driver.send_printed()
 
     def end(self, reason: str, error: TidegateError | None = None) -> None:
@@ -169,7 +169,7 @@ class Slot:
     # --- the driver's words ---
 
     def message(self, message: ToSlot) -> None:
-        """Do what the driver says."""
+        """Handles a message of the driver."""
         if self._job is not None:
             self._job.local.heard(message)
         match message:

@@ -68,7 +68,6 @@ class Rounds:
         self._wake.set()
 
     def forget(self, execution: ExecutionId) -> None:
-        """A subtask is over."""
         del self.subtasks[execution]
         self.courtesy.forget(execution)
 

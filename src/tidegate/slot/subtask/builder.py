@@ -81,7 +81,7 @@ class StatesInMemory:
 
 
 class _PassThrough(SourceOperator):
-    """Stands for an operator that had finished in the checkpoint that was restored."""
+    """Replaces an operator that had finished in the restored checkpoint."""
 
     def process(self, batch: object, port: int, out: object) -> None:
         raise AssertionError("nothing comes to an operator that has finished")

@@ -300,7 +300,7 @@ class ChainedOperator:
             self._host.wait(awaited, self)
 
     def awaited_done(self) -> None:
-        """That which the steps wait for is done."""
+        """The work that the steps await is done."""
         self._awaited = None
 
 

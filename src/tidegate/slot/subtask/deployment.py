@@ -63,7 +63,6 @@ class Deployment:
 
     @cached_property
     def task_name(self) -> str:
-        """``name (2/4)``: vertex, index from 1, parallelism."""
         return self.deploy.topology.name_of(self.deploy.execution.subtask)
 
     @property

@@ -36,9 +36,7 @@ class OperatorHost(Protocol):
         """False while an operator of the subtask holds its input back."""
         ...
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Run a call that blocks on the slot's pool."""
-        ...
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]: ...
 
     def threads(self, limit: int) -> Threads:
         """At most so many threads for one operator."""

@@ -31,11 +31,10 @@ class Turn:
         self.call_s = 0.0
 
     def begin(self) -> None:
-        """A turn begins now."""
         self._until_s = self.now_s() + TURN_S
 
     def lasted(self, seconds: float) -> None:
-        """A turn that was not for a checkpoint alone took so long."""
+        """Learns the duration of a turn that was not for a checkpoint alone."""
         # One without a call does not tell that calls are short now.
         self.call_s = max(seconds, self.call_s * CALL_FADES)
 

@@ -131,7 +131,7 @@ class Subtask:
         self._host.ready()
 
     def _run_if_recovered(self) -> None:
-        """It runs, for others to see, once restored in-flight data are read, or need not be."""
+        """Reports RUNNING once restored in-flight data are read, or need not be."""
         if self.state is ExecutionState.INITIALIZING and (
             self.deployment.settings.checkpoints.during_recovery or not self.input.gate.recovering
         ):
@@ -233,7 +233,6 @@ class Subtask:
 
     @property
     def figures(self) -> SubtaskFigures:
-        """Counters since the deployment."""
         debloater, valve, operators = self.turns.debloater, self.input.valve, self.chain.operators
         size = debloater.size if debloater is not None else None
         is_source = self.input.is_source
