@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--untyped", action="store_true", help="state without a declared type")
     parser.add_argument("--checkpoint-ms", type=int, default=1_000, help="0: no checkpoints")
     parser.add_argument("--parallelism", type=int, default=2)
-    parser.set_defaults(backend="hashmap")
+    parser.set_defaults(backend="hashmap", links="auto")
     args = parser.parse_args()
     args.runtime = "local"
     folder = Path(tempfile.mkdtemp(prefix="tidegate-keys-"))

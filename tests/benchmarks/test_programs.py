@@ -1,0 +1,43 @@
+"""Programs that are measured: each runs at a small size, and prints its result in its last line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = ("--runtime", "local", "--parallelism", "1")
+LIMIT_S = 200
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ("w1_tidegate", "--api", "records", "--records", "20000", "--keys", "10", *LOCAL),
+        ("w1_tidegate", "--api", "batches", "--records", "20000", "--keys", "10", *LOCAL),
+        ("w2_tidegate", "--api", "records", "--records", "20000", "--keys", "10", *LOCAL),
+        ("w2_tidegate", "--api", "batches", "--records", "20000", "--keys", "10", *LOCAL),
+        ("million_keys_tidegate", "--records", "20000", "--keys", "1000"),
+        ("savepoint_tidegate", "hashmap", "canonical", "1000"),
+        ("savepoint_tidegate", "rocksdb", "native", "1000"),
+        ("recovery_tidegate", "--keys", "10", "--rate", "1000", "--kills", "1"),
+    ],
+    ids=" ".join,
+)
+def test_a_program_that_is_measured_runs(program: tuple[str, ...]) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{program[0]}", *program[1:]],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "src:packages/flinkformat/src"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout.splitlines()[-1])
+    assert str(result["system"]).startswith("tidegate")
