@@ -323,7 +323,7 @@ class Operator:
     """
 
     key_type: TypeInformation | None = None
-    """Declared type of the keys of a keyed operator; None where they say it themselves."""
+    """Declared type of the keys of a keyed operator; None if they say it themselves."""
 
     result_type: TypeInformation | None = None
     """Declared type of the results, to which the output brings them; None for any."""

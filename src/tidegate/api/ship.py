@@ -18,7 +18,7 @@ T = TypeVar("T")
 def dumps(value: object, *, name: str) -> bytes:
     """Serialises a value; ``loads`` reads it in another process.
 
-    name: of the operator, for the message. Raises GraphError where the value cannot be pickled.
+    name: of the operator, for the message. Raises GraphError if the value cannot be pickled.
     """
     try:
         return pickled_by_value(value)

@@ -26,7 +26,7 @@ class Prepared:
     """Prepared output of a writer, cut at a barrier.
 
     committables: self-contained bytes, enough for any other process to make the records visible.
-    durable: done when the records are durable; None where they are already. It runs on while later
+    durable: done when the records are durable; None if they are already. It runs on while later
     batches are written, so the writer must have cut its output.
     """
 
@@ -138,7 +138,7 @@ class Committer(Protocol):
     def commit(self, committables: Sequence[bytes]) -> None:
         """Makes all committables visible; skips those already committed.
 
-        Raises CommitFailed where trying again cannot help, another WorldError where it may.
+        Raises CommitFailed if trying again cannot help, another WorldError where it may.
         """
         ...
 

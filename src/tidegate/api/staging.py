@@ -17,14 +17,14 @@ class Staged(Protocol):
     def root(self, checkpoints: str | None) -> str:
         """Folder to write below. checkpoints: the job's checkpoint folder, if it has one.
 
-        Raises ConfigError where there is none that all could reach.
+        Raises ConfigError if there is none that all could reach.
         """
         ...
 
     def write(self, folder: str) -> None:
         """Writes the files into a new folder; blocks until done.
 
-        Raises TidegateError where that fails, or was cancelled.
+        Raises TidegateError if that fails, or was cancelled.
         """
         ...
 

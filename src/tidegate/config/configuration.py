@@ -299,7 +299,7 @@ class Configuration:
 
 
 def by_key(key: str) -> ConfigOption[object] | None:
-    """The option with this key; None where there is none."""
+    """The option with this key; None if there is none."""
     return _BY_KEY.get(key)
 
 

@@ -37,7 +37,7 @@ class ValueType(Protocol[T_co]):
 class ConfigOption(Generic[T_co]):
     """An option that can be set in code, in a file and on the command line.
 
-    default: the value that holds when nothing is set; None where there is none.
+    default: the value that holds when nothing is set; None if there is none.
     description: what it does, for the documentation. old_keys: other spellings, accepted
     everywhere and stored under ``key``. differs: why the default is not Flink's, else empty.
     """

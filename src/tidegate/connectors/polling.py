@@ -40,7 +40,7 @@ class Page(Generic[Position]):
 
     rows: a list of values, or an Arrow record batch; may be empty. position: where the next call
     goes on, any picklable value. end: nothing will come after this page. timestamps_ms: event
-    times, one a row; None where rows have none.
+    times, one a row; None if rows have none.
     """
 
     rows: Sequence[Any] | pa.RecordBatch

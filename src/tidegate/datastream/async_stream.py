@@ -147,7 +147,6 @@ def _settings(
     batch_size: int,
     batch_wait: object,
 ) -> CallSettings:
-    """Settings of a step. Raises GraphError for impossible ones."""
     timeout_ms = millis_of(timeout, where=_CALL)
     if timeout_ms < 1:
         raise GraphError(
@@ -187,7 +186,6 @@ def _settings(
 
 
 def _check(function: object, retry: object, calls: CallSettings) -> None:
-    """Raises GraphError for impossible settings."""
     checks.check_function(function, AsyncFunction, _CALL)
     method = called_method(function)
     if isinstance(function, AsyncFunction):

@@ -89,7 +89,7 @@ class StreamExecutionEnvironment:
         return f"<StreamExecutionEnvironment, parallelism {parallelism}: {names}>"
 
     def _repr_markdown_(self) -> str | None:
-        """The job as a diagram, in notebooks; None where there is nothing to run yet."""
+        """The job as a diagram, in notebooks; None if there is nothing to run yet."""
         try:
             return f"```mermaid\n{self.explain(format='mermaid')}\n```"
         except UserError:
@@ -141,7 +141,7 @@ class StreamExecutionEnvironment:
         """Runs on Spark.
 
         spark: a ``SparkSession``; None takes the active one, else makes one on this machine.
-        Raises ConfigError where PySpark is not installed.
+        Raises ConfigError if PySpark is not installed.
         """
         session = active_session() if spark is None else spark
         make_runtime = load_runtime("spark")
@@ -312,7 +312,7 @@ class StreamExecutionEnvironment:
     def add_python_file(self, file_path: str) -> None:
         """Lets functions import a module, an archive or a folder of modules, wherever they run.
 
-        May be called after the functions were defined, but before execute. Raises ConfigError where
+        May be called after the functions were defined, but before execute. Raises ConfigError if
         there is nothing at the path.
 
         >>> env.add_python_file("helpers/")
@@ -540,7 +540,7 @@ class StreamExecutionEnvironment:
     def add_failure_enricher(self, enricher: FailureEnricher) -> None:
         """Let something put labels on the failures of the jobs, as ``JobView.failures`` shows them.
 
-        Raises ConfigError where it has no key, or one that another one has already.
+        Raises ConfigError if it has no key, or one that another one has already.
 
         >>> env.add_failure_enricher(BlamesStorage())
         """

@@ -47,7 +47,7 @@ class IntervalJoin(Generic[T, S]):
     def between(self, lower_bound: Span, upper_bound: Span) -> IntervalJoined[T, S]:
         """Pairs a right record that lies that long after the left one; below 0: before it.
 
-        Both bounds belong to it. Raises GraphError where the lower one is above the upper one.
+        Both bounds belong to it. Raises GraphError if the lower one is above the upper one.
 
         >>> orders.interval_join(payments).between(Time.minutes(-1), Time.minutes(5))
         """

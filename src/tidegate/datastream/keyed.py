@@ -329,7 +329,7 @@ class KeyedStream(DataStream[T]):
     ) -> tuple[KeyedStream[T], KeyedStream[S]]:
         """Both streams, with keys of the type that one of them may have declared.
 
-        Raises GraphError where they have declared two.
+        Raises GraphError if they have declared two.
         """
         mine, yours = self._key.key_type, other._key.key_type
         if mine is not None and yours is not None and mine != yours:
@@ -342,7 +342,7 @@ class KeyedStream(DataStream[T]):
 
     @property
     def key_type(self) -> TypeInformation | None:
-        """Declared type of the keys; None where they say it themselves."""
+        """Declared type of the keys; None if they say it themselves."""
         return self._key.key_type
 
     @property

@@ -74,7 +74,7 @@ class Program:
         return taken
 
     def take_for_execution(self) -> tuple[OperatorTransformation, ...]:
-        """Takes the operators. Raises GraphError where an execution before has taken all."""
+        """Takes the operators. Raises GraphError if an execution before has taken all."""
         taken = self.take()
         if not taken and self.executed:
             raise GraphError(

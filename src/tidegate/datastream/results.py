@@ -82,7 +82,7 @@ class CloseableIterator(Generic[T]):
         return self._client
 
     def close(self) -> None:
-        """Cancels the job, unless it has ended. Raises JobFailed where it failed unseen."""
+        """Cancels the job, unless it has ended. Raises JobFailed if it failed unseen."""
         if not self._ended:
             self._ended = True
             cancel(self._client)
@@ -113,7 +113,7 @@ class CloseableIterator(Generic[T]):
 
 
 def cancel(client: JobClient) -> None:
-    """Cancel a job and wait for its end. Raises JobFailed where it failed, or does not end."""
+    """Cancel a job and wait for its end. Raises JobFailed if it failed, or does not end."""
     try:
         client.cancel().result(timeout=interrupts.CANCEL_TIMEOUT_S)
     except TimeoutError as error:
@@ -121,7 +121,7 @@ def cancel(client: JobClient) -> None:
 
 
 def check_bounded(transformations: Sequence[Transformation], call: str) -> None:
-    """Raises GraphError where a source of the program goes on for ever."""
+    """Raises GraphError if a source of the program goes on for ever."""
     left, seen = list(transformations), set[int]()
     while left:
         one = left.pop()
@@ -160,7 +160,7 @@ def table(client: JobClient, name: str, declared: TypeInformation | None) -> pa.
 
 
 def as_pandas(made: pa.Table) -> pandas.DataFrame:
-    """A table for pandas. Raises ConfigError where it is not installed."""
+    """A table for pandas. Raises ConfigError if it is not installed."""
     try:
         import pandas as _  # noqa: F401  # what pyarrow needs
     except ModuleNotFoundError as error:
@@ -169,7 +169,7 @@ def as_pandas(made: pa.Table) -> pandas.DataFrame:
 
 
 def as_polars(made: pa.Table) -> polars.DataFrame:
-    """A table for polars. Raises ConfigError where it is not installed or lacks a type."""
+    """A table for polars. Raises ConfigError if it is not installed or lacks a type."""
     import pyarrow as pa
 
     try:
@@ -199,7 +199,7 @@ def columns_for_spark(type_info: TypeInformation | None, schema: object) -> Colu
 class SparkFrame:
     """A stream on its way to a Spark DataFrame: the step before the files, the files, the frame.
 
-    Raises ConfigError where there is no session or no place for the files.
+    Raises ConfigError if there is no session or no place for the files.
     """
 
     def __init__(

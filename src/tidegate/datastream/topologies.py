@@ -79,7 +79,7 @@ def has_steps(sink: Sink) -> bool:
 
 
 def in_parts(stream: DataStream[Any], sink: Sink) -> DataStreamSink:
-    """A sink with steps of its own behind a stream. Raises GraphError where they give no stream."""
+    """A sink with steps of its own behind a stream. Raises GraphError if they give no stream."""
     name = type(sink).__name__
     written = committables = _added(stream, f"{name}: Writer", sinks.writing(sink))
     if isinstance(sink, WithPreCommitTopology):

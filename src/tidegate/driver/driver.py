@@ -266,7 +266,6 @@ class Driver:
 
     @property
     def _lacks_slots(self) -> bool:
-        """True if the job ended for lack of slots."""
         failures = self.view().failures
         return bool(failures) and failures[0].kind == SlotsMissing.__name__
 
@@ -285,7 +284,6 @@ class Driver:
     async def _begin_staged(
         self, staging: Staging, completed: Sequence[CompletedCheckpoint], topology: Topology
     ) -> None:
-        """Starts the job once the data for its sources are written."""
         try:
             await staging.write(completed, topology)
         except TidegateError as error:
@@ -534,7 +532,6 @@ class Driver:
             self._settled.set()
 
     def _arm(self) -> None:
-        """Schedules the machine's next wake-up."""
         ended = self._crash is not None or (self._over.is_set() and self._settled.is_set())
         machine = None if ended else self._machine
         self._alarm.set(None if machine is None else machine.wake_at_ms)

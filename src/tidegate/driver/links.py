@@ -65,7 +65,6 @@ class SlotLinks:
         self.read_backs: Final = ReadBacks(self.send)
 
     def accept(self, wire: Wire) -> _SlotHandler:
-        """A slot, or its pulse, has dialled."""
         if self._closed:
             wire.close()
         else:
@@ -77,7 +76,6 @@ class SlotLinks:
         return request in self._offered
 
     def send(self, slot: SlotId, message: ToSlot) -> None:
-        """Bring a message to a slot; dropped where its link is gone."""
         wire = self._wires.get(slot)
         if wire is not None:
             frame = pickle.dumps(message, protocol=5)
@@ -175,8 +173,6 @@ class SlotLinks:
 
 
 class _SlotHandler:
-    """Handler of one slot's frames."""
-
     def __init__(self, links: SlotLinks, wire: Wire) -> None:
         self._links = links
         self._wire = wire

@@ -30,7 +30,6 @@ class DriverPool:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Run a call on a thread; from one thread only."""
         future: Future[T] = Future()
 
         def run() -> None:

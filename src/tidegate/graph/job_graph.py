@@ -55,7 +55,7 @@ class JobGraph:
     staged: Mapping[OperatorId, Staged] = field(default_factory=dict[OperatorId, "Staged"])
 
     def plan(self, vertex: VertexId) -> VertexPlan:
-        """The code of a vertex. Raises UserCodeFailed where it cannot be loaded here."""
+        """The code of a vertex. Raises UserCodeFailed if it cannot be loaded here."""
         return cast("VertexPlan", ship.loads(self.plans[vertex], name=self._vertex_name(vertex)))
 
     def coordinated(self, operator: OperatorId) -> Coordinated:

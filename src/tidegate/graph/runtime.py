@@ -38,7 +38,7 @@ class Runtime(Protocol):
     def submit(self, graph: JobGraph) -> JobClient:
         """Start a job; what it starts from is ``graph.settings.restore``.
 
-        Returns as soon as the job is accepted. Raises ConfigError where it cannot run here.
+        Returns as soon as the job is accepted. Raises ConfigError if it cannot run here.
         """
         ...
 

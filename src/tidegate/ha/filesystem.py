@@ -61,7 +61,7 @@ async def open_chain(
 ) -> FileSystemHaStore:
     """The chain of a named job below a checkpoint folder.
 
-    Raises ConfigError where the folder's store cannot create atomically, StorageFailed where the
+    Raises ConfigError if the folder's store cannot create atomically, StorageFailed where the
     folder cannot be written.
     """
     folder = paths.join(paths.absolute(directory), paths.chain_folder(job_name))

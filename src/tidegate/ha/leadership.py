@@ -96,8 +96,8 @@ async def lead(
     checkpoints and their numbers; else a job of its own begins. recover: go on with it where it
     was not brought to its end; then one that had ended, but whose driver died before it had said
     so, is led as one that is over. standby: wait for a living leader to go instead of failing.
-    Raises ConfigError where somebody leads the job, or where there is nothing to resume;
-    StorageFailed or OutcomeUnknown where the store does not answer.
+    Raises ConfigError if somebody leads the job, or where there is nothing to resume;
+    StorageFailed or OutcomeUnknown if the store does not answer.
     """
     await _await_vacancy(world, name, standby=standby)
     token = f"{world.chance.bits64():016x}"
@@ -288,7 +288,7 @@ class Leadership:
         """Makes a completed checkpoint exist; later ids are above its number.
 
         retained: the checkpoints whose pointers stand from then on, all unless told otherwise.
-        Raises LeadershipLost, or OutcomeUnknown where the pointer may stand or not.
+        Raises LeadershipLost, or OutcomeUnknown if the pointer may stand or not.
         """
         async with self._turn:
             await self._settle()

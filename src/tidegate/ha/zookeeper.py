@@ -216,7 +216,7 @@ def _client(settings: ZooKeeperSettings, links: Links) -> KazooClient:
 async def open_chain(
     settings: ZooKeeperSettings, job_name: str, run_blocking: RunBlocking
 ) -> ZooKeeperHaStore:
-    """The chain of a named job. Raises StorageFailed where no server answers."""
+    """The chain of a named job. Raises StorageFailed if no server answers."""
     node = paths.join(settings.path, "jobs", paths.quoted_name(job_name))
     store = ZooKeeperHaStore(settings, node, run_blocking)
     await store.open()

@@ -48,7 +48,7 @@ class SendToSlot:
 
 @dataclass(frozen=True, slots=True)
 class StartCoordinators:
-    """Make and start the operators' coordinators. states: None where one starts from nothing.
+    """Make and start the operators' coordinators. states: None if one starts from nothing.
 
     executions: per operator its subtasks' attempts, by index, whom its events go to.
     """

@@ -31,7 +31,7 @@ class StartFailed:
 
 @dataclass(frozen=True, slots=True)
 class SlotLeft:
-    """A slot is gone: its link broke, or it said so. error: None where it was asked to go."""
+    """A slot is gone: its link broke, or it said so. error: None if it was asked to go."""
 
     slot: SlotId
     error: TidegateError | None

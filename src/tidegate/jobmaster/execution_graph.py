@@ -75,7 +75,7 @@ class ExecutionGraph:
         self.topology = topology
 
     def current(self, execution: ExecutionId) -> Execution | None:
-        """The execution of that id; None where it is of an older attempt or another epoch."""
+        """The execution of that id; None if it is of an older attempt or another epoch."""
         found = self._executions.get(execution.subtask)
         return found if found is not None and found.id == execution else None
 
@@ -104,18 +104,15 @@ class ExecutionGraph:
 
     @property
     def all_ended(self) -> bool:
-        """True if nothing runs any more."""
         return all(execution.state.is_terminal for execution in self)
 
     @property
     def all_run(self) -> bool:
-        """True if every subtask runs or has finished."""
         running = (ExecutionState.RUNNING, ExecutionState.FINISHED)
         return bool(self._executions) and all(e.state in running for e in self)
 
     @property
     def all_finished(self) -> bool:
-        """True if every subtask has finished."""
         return bool(self._executions) and all(e.state is ExecutionState.FINISHED for e in self)
 
     def cancel_by_ms(self, timeout_ms: int) -> int | None:

@@ -129,7 +129,6 @@ class Rescaler:
 
     @property
     def slots(self) -> SlotWait:
-        """The wait for the slots that it needs."""
         return self._rescale.slots if self._rescale is not None else SlotWait()
 
     @property
@@ -199,7 +198,7 @@ class Rescaler:
         return Rescaling(rescale.asked.parallelism)
 
     def stopped(self) -> Topology | None:
-        """Nothing runs any more: the job's new shape. None where it has to keep the old one.
+        """Nothing runs any more: the job's new shape. None if it has to keep the old one.
 
         That is where a checkpoint that completed meanwhile does not fit.
         """

@@ -77,6 +77,6 @@ def _taken_from(
 
 
 def _job_of(metadata: CheckpointMetadata) -> object:
-    """The name of the job that took the snapshot; None where it does not say."""
+    """The name of the job that took the snapshot; None if it does not say."""
     provenance = provenance_of(metadata)
     return None if provenance is None else provenance.facts.get("job_name")

@@ -67,12 +67,10 @@ class SlotPool:
 
     @property
     def enough(self) -> bool:
-        """True if the job can be deployed."""
         return len(self._slots) >= self.needed
 
     @property
     def complete(self) -> bool:
-        """True if all wanted slots are here."""
         return len(self._slots) >= self.wanted
 
     @property
@@ -107,7 +105,7 @@ class SlotPool:
         self._ask_at_ms = now_ms + ASK_AGAIN_MS
 
     def offered(self, offer: Offer, now_ms: int) -> bool:
-        """A slot has come; False where it is one too many."""
+        """A slot has come; False if it is one too many."""
         self._coming = max(0, self._coming - 1)
         if self.complete:
             return False
@@ -119,7 +117,7 @@ class SlotPool:
         return True
 
     def left(self, slot: SlotId) -> bool:
-        """A slot is gone; False where it was not one of ours."""
+        """A slot is gone; False if it was not one of ours."""
         if self._slots.pop(slot, None) is None:
             return False
         if slot in self._spare:
@@ -169,7 +167,6 @@ class SlotPool:
 
     @property
     def next_expiry_ms(self) -> int | None:
-        """Time at which the next lease runs out."""
         seen = [known.seen_ms for known in self._slots.values()]
         return min(seen) + self._lease_ms + 1 if seen else None
 

@@ -90,7 +90,7 @@ class Stopper:
     def failed(self, failure: Failure) -> Failure | None:
         """Something has failed: as what it counts, and then for the whole job.
 
-        None where the job was not stopping, and the failure is one like any other.
+        None if the job was not stopping, and the failure is one like any other.
         """
         if self._saved is None or self._cancels:
             return None

@@ -73,7 +73,7 @@ def migrate_savepoint(
     key_file: holds the key that signs the new savepoint. All state is held in memory, and nothing
     is written before all has been read.
 
-    Raises RestoreRefused where there is no snapshot or a file of it is missing, FormatError for a
+    Raises RestoreRefused if there is no snapshot or a file of it is missing, FormatError for a
     ``_metadata`` that can't be read, ConfigError for operators and states that are not there, for a
     snapshot of Tidegate's own and for a target that is one already, StorageFailed.
     """

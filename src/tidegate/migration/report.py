@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class MigratedState:
     """Fate of a state in a migration.
 
-    operator: its uid, else its name or id. kind, type: as it is here; None where it was not taken.
+    operator: its uid, else its name or id. kind, type: as it is here; None if it was not taken.
     entries: keys, timers, elements or map entries of it. why: it was not taken, else None. hint:
     what would have it taken, as far as there is something.
     """

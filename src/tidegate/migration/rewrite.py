@@ -57,7 +57,7 @@ def rewrite_flink_savepoint(
     what the state holds to what it shall: of a list, split or union, the elements of all subtasks
     in one list, dealt out anew over them; of a broadcast state one dict.
 
-    Raises RestoreRefused where there is no snapshot or a file of it is missing, FormatError for
+    Raises RestoreRefused if there is no snapshot or a file of it is missing, FormatError for
     state that can't be read, by operator, subtask and byte, or an element that its serializer has
     no form for, ConfigError for a snapshot that holds data in flight or is Tidegate's own, for a
     state to change that is not there, and for a target that is one already, UserCodeFailed,

@@ -47,7 +47,7 @@ class Forking:
     def channel(self) -> socket.socket:
         """A channel to the server for one job, whose slots print to this process's outputs.
 
-        Raises OSError where the server cannot be reached; see `why_it_ended`.
+        Raises OSError if the server cannot be reached; see `why_it_ended`.
         """
         ours, servers = socket.socketpair()
         with contextlib.ExitStack() as copies, contextlib.ExitStack() as failing:

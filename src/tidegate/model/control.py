@@ -101,7 +101,7 @@ class SlotInvitation:
 
     driver: address to dial. host: address to bind and announce; None finds the one that reaches
     the driver. request: the provider's name for this slot. pyflink: functions of the job import
-    what they need from ``pyflink``. logs: how the program logs; None where it has not said. keys:
+    what they need from ``pyflink``. logs: how the program logs; None if it has not said. keys:
     of this slot, for TLS; None for plain links, whose frames carry tags where they are ``sealed``.
     driver_process: the driver's, where it is on this machine. argv: the program's ``sys.argv``.
     """
@@ -200,7 +200,7 @@ class CheckpointComplete:
 class CheckpointAborted:
     """The checkpoint was given up.
 
-    latest_completed: repairs a lost completion; None where there is none.
+    latest_completed: repairs a lost completion; None if there is none.
     """
 
     execution: ExecutionId
@@ -313,7 +313,7 @@ class SubtaskFigures:
     busy_ms: spent in its turns. blocked_ms: while an output waited for credit. at_ms: the slot's
     clock when they were read, whose zero means nothing.
     buffer_rows: rows of a batch that it has asked its senders for. in_flight_ms: how long it
-    needed for what was in flight to it, when that was last measured. Both None where batches are
+    needed for what was in flight to it, when that was last measured. Both None if batches are
     not debloated. furthest_ms: the greatest watermark of any input, where watermark_ms is the least
     that counts. held_by: the first few channels that hold event time back.
     """
@@ -395,7 +395,7 @@ class CheckpointFigures:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAcknowledged:
-    """The subtask's share is written. state: None where it has none.
+    """The subtask's share is written. state: None if it has none.
 
     finished_on_restore: it was restored as finished. finished_operators: it took the snapshot
     after its operators' ``finish``.

@@ -24,7 +24,7 @@ MAX_WATERMARK_MS = 2**63 - 1
 class RowBatch:
     """Python values in one piece; 1 to 4 thousand rows is the right size.
 
-    timestamps_ms: event times, one a row, or None where the rows have none. keys, key_groups: what
+    timestamps_ms: event times, one a row, or None if the rows have none. keys, key_groups: what
     the key exchange in front of a keyed operator found, one a row; None on other edges.
     kinds: Flink's RowKind is part of a Row value, so there is no column for it.
     """

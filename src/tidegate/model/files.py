@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class FileChecksum(NamedTuple):
-    """crc32c and size in bytes; sha256 in hexadecimal digits, empty where nobody signs."""
+    """crc32c and size in bytes; sha256 in hexadecimal digits, empty if nobody signs."""
 
     crc32c: int
     size: int

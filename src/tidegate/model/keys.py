@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class Keys:
     """Keys of one end of a link, as PEM. own: its key, and its certificate with those above it.
 
-    trusted: certificates by which it knows the other end; empty where that need not prove itself.
+    trusted: certificates by which it knows the other end; empty if that need not prove itself.
     """
 
     own: bytes = field(repr=False)

@@ -30,11 +30,11 @@ class ClaimMode(Enum):
 class CheckpointSettings:
     """Flink's ``JobCheckpointingSettings``: made by config.checkpointing, already validated.
 
-    interval_ms: None where nothing is triggered periodically (the coordinator exists all the same).
+    interval_ms: None if nothing is triggered periodically (the coordinator exists all the same).
     All durations are milliseconds. storage: ``jobmanager`` or ``filesystem``. directory: root URL
     of the checkpoints, None for the JobManager's memory. merged_file_max_bytes: how large a file
     gets that the states of a subtask share; None for a file each. key_file: holds what snapshots
-    are signed with; None where they are not.
+    are signed with; None if they are not.
     """
 
     interval_ms: int | None = None
@@ -118,7 +118,7 @@ class RestoreSettings:
     path: directory of a checkpoint or savepoint, or its ``_metadata``; None starts empty.
     without_in_flight_of: the checkpoint whose in-flight data are to be lost; None for none.
     fork: the job's name where it is a fork, so that what another job's snapshot holds for sinks is
-    left to that job; None where it is none. fall_back: go back to an older checkpoint where the
+    left to that job; None if it is none. fall_back: go back to an older checkpoint where the
     newest is damaged.
     """
 
@@ -213,10 +213,10 @@ class SlotSettings:
     cancel_interval_ms: time between two tries to break off a call of a cancelled subtask; 0 for one
     try. cancel_timeout_ms: after this the slot's process is ended; 0 for never.
     watermark_ms: time between two periodic watermarks, 0 for none. commit_retries: tries to commit
-    beside the first. debloat: None where row batches always have ``rows`` rows. final_only: the
+    beside the first. debloat: None if row batches always have ``rows`` rows. final_only: the
     input is bounded, and only what it comes to in the end counts. part_bytes: of so much encoded
-    state is written before there is more. rocksdb: None where keyed state is in memory. changelog:
-    None where changes of it are not logged. printed_max: lines a second that a slot sends to the
+    state is written before there is more. rocksdb: None if keyed state is in memory. changelog:
+    None if changes of it are not logged. printed_max: lines a second that a slot sends to the
     driver of what functions print.
     """
 
@@ -249,8 +249,8 @@ class SlotSettings:
 class TlsStores:
     """Files with certificates: PEM or PKCS12, with the passwords that open them.
 
-    keystore: own certificate and its key; None where there is no need to prove oneself.
-    truststore: certificates that are trusted; None where the other end need not prove itself.
+    keystore: own certificate and its key; None if there is no need to prove oneself.
+    truststore: certificates that are trusted; None if the other end need not prove itself.
     """
 
     keystore: str | None = None
@@ -318,7 +318,7 @@ class RestSettings:
     address: under which clients reach it; None for the one that it is bound to. store_ms: how long
     the result of an operation can be read. allowed_hosts: further names that it answers under.
     savepoint_directories: where requests may put savepoints, beside the job's own folder for them.
-    token_file: holds what requests must bring; None where they need nothing. tls: None for plain
+    token_file: holds what requests must bring; None if they need nothing. tls: None for plain
     HTTP.
     """
 
@@ -348,7 +348,7 @@ class JobSettings:
     None for nowhere. leader_beat_ms: time between two signs of
     life of the driver. leader_lease_ms: after this long without one another may take the job over.
     zookeeper: given where the job is highly available; a driver that is started again then goes on.
-    rest: None where the driver serves no REST interface. repeats_max: the same failure so many
+    rest: None if the driver serves no REST interface. repeats_max: the same failure so many
     times, with no checkpoint completed between, ends the job; None leaves that to ``restart``.
     silenced: names of the warnings that are not logged. summary: whether the driver says at the end
     what the job did. summary_file: where it adds that as JSON; None for nowhere.

@@ -47,7 +47,6 @@ class DeadLetterOperator(Operator):
         self._operator.declare(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Processes a batch; results leave as there is room."""
         try:
             held = self._held(_given(batch), port, out)
         except UserCodeFailed:
@@ -150,5 +149,4 @@ def _given(batch: Batch) -> Batch:
 
 
 def _rows(batch: Batch) -> Iterator[Batch]:
-    """The rows of a batch as batches of one row."""
     return (batch.piece(index, index + 1) for index in range(len(batch)))

@@ -42,7 +42,7 @@ class Draws:
     def next(
         self, results: Iterator[object], timed: Timed | None, rows_max: int
     ) -> tuple[RowBatch, bool]:
-        """The next results, and whether there may be more. timed: None where rows have no time.
+        """The next results, and whether there may be more. timed: None if rows have no time.
 
         rows_max: of these results; more would wait for credit together.
 
@@ -70,7 +70,7 @@ def emit_rows(
 ) -> Steps | None:
     """Pass results on; where they don't fit one batch, in steps that wait for room.
 
-    timed: None where rows have no time.
+    timed: None if rows have no time.
     """
     batch, has_more = draws.next(results, timed, out.rows_max)
     if batch.values:
@@ -87,7 +87,6 @@ def emit_sorted(batch: RowBatch, out: Output) -> None:
 
 
 def _emit_aside(batch: RowBatch, out: Output) -> RowBatch:
-    """Emits results for side outputs; returns the others."""
     stamps = batch.timestamps_ms
     sides: dict[str | None, RowBatch] = {}
     for index, value in enumerate(batch.values):

@@ -64,7 +64,6 @@ class FlatMapOperator(FunctionOperator):
         self.timestamp_ms: int | None = None
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Flatten a batch; results of a row keep its timestamp."""
         rows = as_rows(batch)
         timed = None if rows.timestamps_ms is None else self
         return emit_rows(self._results(rows), self._draws, out, timed=timed)
@@ -107,7 +106,7 @@ def each(
     """Results of a user's function for each value, up to the first failure.
 
     own: copies each result before the next call, which may change it. Result: beside the values
-    the failure, with its row; None where there is none.
+    the failure, with its row; None if there is none.
     """
     rest = iter(values)
     results: list[object] = []

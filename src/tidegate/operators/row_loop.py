@@ -33,8 +33,8 @@ class RowLoop:
     """Calls a function for each row of a batch and passes its results on, with the row's time.
 
     An operator has one for each input. context: given to the function beside each row. cell: is
-    told the key of each row; None where rows have no keys. own: makes a result the next operator's
-    own; None where it may be shared.
+    told the key of each row; None if rows have no keys. own: makes a result the next operator's
+    own; None if it may be shared.
     """
 
     __slots__ = ("_call", "_cell", "_context", "_draws", "_is_keyed", "_operator", "_own")
@@ -66,7 +66,7 @@ class RowLoop:
     def fire(self, due: Iterator[tuple[int, object]], out: Output, *, timed: bool) -> Steps | None:
         """Call the function for timers, each of which sets the cell when it is drawn.
 
-        timed: True where a result has the time of its timer.
+        timed: True if a result has the time of its timer.
         """
         cell = self._cell
         columns = ((ms, cell.key, cell.group, ms) for ms, _ in due)

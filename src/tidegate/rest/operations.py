@@ -46,7 +46,7 @@ class Operations:
     def begin(self, kind: str, id: str, begin: Callable[[], Future[Any]]) -> None:
         """Begins an operation, unless one of this kind and id exists. Raises what ``begin`` raises.
 
-        Raises OverflowError where too many are under way.
+        Raises OverflowError if too many are under way.
         """
         with self._lock:
             self._forget()

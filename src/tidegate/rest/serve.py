@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def rest_server(graph: JobGraph) -> RestServer | None:
     """Server of a job's REST interface, with its port bound; None if the settings ask for none.
 
-    Raises ConfigError where it cannot be served.
+    Raises ConfigError if it cannot be served.
     """
     settings = graph.settings.rest
     if settings is None:

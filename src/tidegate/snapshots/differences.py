@@ -46,7 +46,7 @@ _SCALARS: Final = frozenset((type(None), bool, int, str, bytes))
 class EntryDiff:
     """An entry that differs, as text. change: ``added``, ``removed`` or ``changed``.
 
-    before, after: its values; None where there is none.
+    before, after: its values; None if there is none.
     """
 
     change: str
@@ -60,9 +60,9 @@ class EntryDiff:
 class StateDiff:
     """A state of either snapshot. change: of the whole; ``same`` if nothing differs.
 
-    types_before, types_after: kind and types as text; None where it is not. added, removed,
+    types_before, types_after: kind and types as text; None if it is not. added, removed,
     changed, same: numbers of entries. entries: some of those that differ, as many as were asked
-    for. note: why entries were not compared; empty where they were.
+    for. note: why entries were not compared; empty if they were.
     """
 
     name: str
@@ -81,7 +81,7 @@ class StateDiff:
 class OperatorDiff:
     """An operator of either snapshot. change: of the whole; ``same`` if nothing differs.
 
-    parallelism, max_parallelism: before and after, None where it is not. coordinator: whether the
+    parallelism, max_parallelism: before and after, None if it is not. coordinator: whether the
     state of its half on the driver differs.
     """
 

@@ -26,7 +26,7 @@ _KINDS: Final = {
 
 @dataclass(slots=True)
 class CountedState:
-    """A state and its entries. key, namespace: names of types; None where there are none.
+    """A state and its entries. key, namespace: names of types; None if there are none.
 
     groups: entries by key group; all under -1 where there are no keys.
     """

@@ -41,7 +41,7 @@ class FlinkSnapshot:
         """Opens the snapshot in a folder.
 
         moved: from a folder as the snapshot names it to where that is now; for checkpoints, whose
-        shared files have absolute places. Raises RestoreRefused where there is none, FormatError
+        shared files have absolute places. Raises RestoreRefused if there is none, FormatError
         for a ``_metadata`` that can't be read, ConfigError for one of Tidegate's own.
         """
         file = StateFiles().read_metadata(fspath(path))

@@ -33,7 +33,7 @@ _SHOWN_MAX = 3
 class SavepointInfo:
     """A savepoint in its folder.
 
-    checkpoint: its number within its job. job_name: None where Flink wrote it. kind: as Flink calls
+    checkpoint: its number within its job. job_name: None if Flink wrote it. kind: as Flink calls
     it, such as ``Suspend Savepoint``. size_bytes: of its files.
     """
 
@@ -52,7 +52,7 @@ def list_savepoints(
 
     A folder without ``_metadata`` is none: its savepoint was never completed. on_damaged: is told
     of each whose ``_metadata`` cannot be read, and the others are given; without it the first of
-    them is raised. Raises ConfigError where there is no such folder.
+    them is raised. Raises ConfigError if there is no such folder.
     """
     root = paths.absolute(fspath(directory))
     store, name = Stores().locate(root)
@@ -86,7 +86,7 @@ def list_savepoints(
 def dispose_savepoint(path: str | PathLike[str]) -> None:
     """Deletes a savepoint: its ``_metadata``, its files and its folder.
 
-    path: the folder, or the ``_metadata`` in it. Raises RestoreRefused where there is none, and
+    path: the folder, or the ``_metadata`` in it. Raises RestoreRefused if there is none, and
     ConfigError, having deleted nothing, for a checkpoint, which is its job's, and for a folder that
     holds other files too.
     """
@@ -139,7 +139,7 @@ def _info(path: str) -> SavepointInfo | None:
 def read_snapshot(pointer: str, key_file: str | None = None) -> tuple[str, CheckpointMetadata]:
     """Folder of a snapshot and the content of its ``_metadata``, every file by its place.
 
-    key_file: holds the key with which it has to be signed. Raises RestoreRefused where there is
+    key_file: holds the key with which it has to be signed. Raises RestoreRefused if there is
     none, or it is not signed so, FormatError for one that can't be read.
     """
     key = signing_key(key_file)

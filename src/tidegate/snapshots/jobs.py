@@ -45,7 +45,7 @@ class RecordedJob:
 
 
 class RecordedJobs:
-    """The jobs of a checkpoint folder. root: None where it is not known; then there are none.
+    """The jobs of a checkpoint folder. root: None if it is not known; then there are none.
 
     lease_ms: how long a sign of life is waited for, once a job, and only if it matters.
     """

@@ -26,7 +26,7 @@ class Standing(Enum):
 class KeptCheckpoint:
     """A completed checkpoint in its job's folder.
 
-    job: the job's name. written_ms: wall time at which it was completed; None where the store
+    job: the job's name. written_ms: wall time at which it was completed; None if the store
     does not tell.
     """
 

@@ -68,7 +68,7 @@ class PrunePlan:
 class Pruning:
     """Prunes one checkpoint folder. Blocking.
 
-    lease_ms: how long a job's sign of life is waited for. Raises ConfigError where the folder holds
+    lease_ms: how long a job's sign of life is waited for. Raises ConfigError if the folder holds
     no job's checkpoints or records, StorageFailed where it can't be listed.
     """
 

@@ -63,8 +63,8 @@ _KEYED: Final = frozenset(
 class StateInfo:
     """A named state of an operator.
 
-    key_type: of the keys; of a broadcast state, of its map's; None where there are none.
-    namespace_type: of what stands beside the key, such as a window; None where nothing does.
+    key_type: of the keys; of a broadcast state, of its map's; None if there are none.
+    namespace_type: of what stands beside the key, such as a window; None if nothing does.
     value_type: of a key's value, list or map, without times; of an element of operator state; a
     pickled one where nobody declared it. expires: whether it has a time to live.
     """

@@ -60,7 +60,7 @@ def keyed_sizes(
 ) -> Sizes:
     """Sizes of the keyed state of one operator, over the handles of all its subtasks.
 
-    A state without entries is there, without key groups. Raises RestoreRefused where a file is
+    A state without entries is there, without key groups. Raises RestoreRefused if a file is
     gone, FormatError, StorageFailed; handles that only Flink writes are passed over.
     """
     sizes = _Sizes(files, reader)

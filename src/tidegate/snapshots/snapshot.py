@@ -96,7 +96,7 @@ class Snapshot:
         """Opens the snapshot in a folder; path: the folder, or the ``_metadata`` in it.
 
         key_file: holds the key with which it has to be signed; then all its files are read once.
-        Raises RestoreRefused where there is no folder, or no ``_metadata`` in it, as in one that
+        Raises RestoreRefused if there is no folder, or no ``_metadata`` in it, as in one that
         was never completed, or it is not signed so; FormatError for bytes that are none, or of a
         newer version.
         """

@@ -57,7 +57,7 @@ class KeyGroupSummary:
 class StateSummary:
     """A state of an operator.
 
-    kind: a value of StateKind. key, namespace, value: their types as text; None where there are
+    kind: a value of StateKind. key, namespace, value: their types as text; None if there are
     none. entries: keys, timers, elements, batches in flight. size_bytes: as in `KeyGroupSummary`.
     skew: entries of the largest key group by those of the mean one, over all key groups; None
     without key groups or entries. key_groups: those that have entries.
@@ -83,7 +83,7 @@ class OperatorSummary:
     operator_id: 32 hexadecimal digits. backend: what wrote its keyed state; None without any.
     finished: how many of its subtasks had reached their end. timers: of all services.
     in_flight_bytes: of data that barriers had overtaken. coordinator_bytes: of the half that is on
-    the driver. size_bytes: of all state, as the snapshot says it. states: None where they are
+    the driver. size_bytes: of all state, as the snapshot says it. states: None if they are
     Flink's and can't be read; then note says why.
     """
 
@@ -131,7 +131,7 @@ class SnapshotSummary:
 def inspect_snapshot(path: str | PathLike[str]) -> SnapshotSummary:
     """Counts the content of a checkpoint or savepoint. Blocking; reads its keyed state.
 
-    path: the folder, or the ``_metadata`` in it. Raises RestoreRefused where there is none, or a
+    path: the folder, or the ``_metadata`` in it. Raises RestoreRefused if there is none, or a
     file of it is missing, FormatError for bytes that are not what they say, StorageFailed.
     """
     snapshot = Snapshot.open(fspath(path))

@@ -70,7 +70,7 @@ class StagedFrame:
     def root(self, checkpoints: str | None) -> str:
         """The given folder, else the checkpoints', else one for temporary files.
 
-        Raises ConfigError where there is none, and other machines than this one write.
+        Raises ConfigError if there is none, and other machines than this one write.
         """
         return self._folder or _root(self._frame.sparkSession, checkpoints, "from_spark")
 

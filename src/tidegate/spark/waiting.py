@@ -21,7 +21,7 @@ _SETTINGS: Final = (
 class Waiting:
     """asked: slots asked for and not ended. given: those that Spark has given a core.
 
-    executors: that have registered; None where driver and executors are one process. others: tasks
+    executors: that have registered; None if driver and executors are one process. others: tasks
     of other jobs of this application. cores: of Spark, where that is known.
     """
 

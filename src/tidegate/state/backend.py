@@ -102,8 +102,8 @@ class OperatorBackend:
     or later. key_type: of the keys as declared; None for what they are. compression: of what is
     written. name, uid: of the operator, for errors. local: where keyed rows are on disk; None for
     memory. shared_as: UUID as text, under which checkpoints of rows in memory name again what did
-    not change; None where each writes all of them. log: where changes of keyed rows go, and what
-    checkpoints then name; None where they are not logged.
+    not change; None if each writes all of them. log: where changes of keyed rows go, and what
+    checkpoints then name; None if they are not logged.
     """
 
     def __init__(

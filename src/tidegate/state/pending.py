@@ -42,7 +42,7 @@ class PendingSnapshot:
     `encode` is called on the loop until it gives True, then `upload` once, off the loop, and after
     that `acknowledged`; in between `write` may write what is `waiting`, off the loop and once at a
     time; `cancel` at any time, on the loop. compress: parts are written as it makes them; None as
-    they are. sections: names key groups that did not change; None where all are written. log: what
+    they are. sections: names key groups that did not change; None if all are written. log: what
     of keyed rows counts is in it; tail: what has still to get there, of rows in memory.
     """
 
@@ -88,7 +88,7 @@ class PendingSnapshot:
     def waiting(self) -> int:
         """Bytes that `write` would write: of key groups of which nothing is left to be encoded.
 
-        0 where all is encoded, and where rows share their stream with something that comes last.
+        0 if all is encoded, and where rows share their stream with something that comes last.
         """
         keyed = self._keyed
         if keyed is None or self.is_encoded or not self._rows_alone:
@@ -97,7 +97,6 @@ class PendingSnapshot:
 
     @property
     def is_encoded(self) -> bool:
-        """True if everything is encoded."""
         return self._encoded or self._cancelled or self._failure is not None
 
     def encode(self, budget_ms: float) -> bool:
@@ -263,7 +262,6 @@ class PendingSnapshot:
         keyed: KeyedSnapshot | None,
         columns: ColumnsSnapshot | None,
     ) -> tuple[int, ...]:
-        """Writes the rest by key group; returns their offsets."""
         stream = self._rows or self._keyed_stream(write, keyed, columns)
         rows = {} if keyed is None else keyed.blocks
         batches = {} if columns is None else _column_blocks(columns)

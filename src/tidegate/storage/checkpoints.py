@@ -79,7 +79,7 @@ class CheckpointStorage:
     stores: opens every place that state may lie in, the ``memory:`` world of the job's driver
     among them. inline_threshold: state smaller than this stays in its handle.
     merged_file_max_bytes: how large a file gets that several states share; None for a file each.
-    key_file: holds what snapshots are signed with; None where they are not. State has a file for
+    key_file: holds what snapshots are signed with; None if they are not. State has a file for
     itself then, for what is signed is whole files. files: reads, writes and deletes by places.
     """
 
@@ -113,7 +113,7 @@ class CheckpointStorage:
     # The driver's half
 
     def initialize_base_locations(self) -> None:
-        """Makes the job's folders. Raises StorageFailed where they cannot be written."""
+        """Makes the job's folders. Raises StorageFailed if they cannot be written."""
         try:
             for folder in (
                 paths.job_folder(self._job),
@@ -132,7 +132,7 @@ class CheckpointStorage:
     def initialize_location(self, checkpoint: CheckpointId) -> str:
         """Creates the folder of a checkpoint and returns its location.
 
-        Raises StorageFailed where a ``_metadata`` is in it: nobody's checkpoint is replaced.
+        Raises StorageFailed if a ``_metadata`` is in it: nobody's checkpoint is replaced.
         """
         folder = paths.exclusive_folder(self._job, checkpoint)
         if self._store.info(paths.join(folder, paths.METADATA)) is not None:
@@ -151,7 +151,7 @@ class CheckpointStorage:
     def initialize_savepoint_location(self, target: str, bits64: int) -> str:
         """Makes a new folder for a savepoint below a target. bits64: 64 random bits.
 
-        Raises StorageFailed where there is one of that name; then draw again (Flink tries ten
+        Raises StorageFailed if there is one of that name; then draw again (Flink tries ten
         times).
         """
         store = self._stores.open(target)
@@ -269,7 +269,7 @@ class CheckpointStorage:
     ) -> FileMerging | None:
         """Shared files for the states of one subtask that are a checkpoint's own.
 
-        None where each has its own: that is so in a savepoint (target: its folder), which can be
+        None if each has its own: that is so in a savepoint (target: its folder), which can be
         moved, for segments are named by absolute places, and where snapshots are signed.
         """
         if self._merged_file_max is None or target is not None or self.files.signed:

@@ -52,7 +52,7 @@ class FsspecStore:
 
     @staticmethod
     def open(url: str) -> FsspecStore:
-        """The store at a URL. Raises ConfigError where fsspec has no driver for its scheme."""
+        """The store at a URL. Raises ConfigError if fsspec has no driver for its scheme."""
         try:
             from fsspec.core import url_to_fs
 

@@ -78,7 +78,7 @@ class StateReader:
     def read_part(self, handle: StreamStateHandle, start: int, size: int | None) -> bytes:
         """Reads bytes from an offset, or all after it; unchecked, and fewer at the end. Blocking.
 
-        Raises RestoreRefused where the file is gone, StorageFailed where it cannot be read.
+        Raises RestoreRefused if the file is gone, StorageFailed where it cannot be read.
         """
         parts: list[bytes] = []
         left = size
@@ -125,7 +125,7 @@ class StateReader:
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
         """Writes all bytes of a handle to a new file of this machine. Blocking.
 
-        Raises RestoreRefused where the file is gone or has another size, FormatError where its
+        Raises RestoreRefused if the file is gone or has another size, FormatError where its
         bytes are others, StorageFailed where it cannot be read, or the new one not be written, or
         all was given up.
         """

@@ -73,7 +73,7 @@ class StateFiles:
     def open_handle(self, handle: StreamStateHandle, *, buffer_bytes: int = 1 << 20) -> BinaryIO:
         """A handle's bytes as a seekable stream.
 
-        buffer_bytes: as of `open_stream`. Raises FileMissing where the file is gone, StorageFailed
+        buffer_bytes: as of `open_stream`. Raises FileMissing if the file is gone, StorageFailed
         where it cannot be read.
         """
         place = place_of(handle)
@@ -105,7 +105,7 @@ class StateFiles:
     def write_metadata(self, location: str, data: bytes) -> str:
         """Completes a snapshot by writing its ``_metadata``; returns its external pointer.
 
-        Raises StorageFailed where there is a ``_metadata``; as after every failed write, it is
+        Raises StorageFailed if there is a ``_metadata``; as after every failed write, it is
         open whether this one stands.
         """
         location = paths.absolute(location)
@@ -117,7 +117,7 @@ class StateFiles:
     ) -> None:
         """Checks that this process can read a snapshot. metadata: size and crc32c of that file.
 
-        files: sizes of the others by path. Raises StorageFailed where one is not what was written.
+        files: sizes of the others by path. Raises StorageFailed if one is not what was written.
         """
         store = self._stores.open(location)
         data = store.read(paths.METADATA)
@@ -138,7 +138,7 @@ class StateFiles:
     def read_metadata(self, pointer: str) -> MetadataFile:
         """Reads the snapshot that a folder, or its ``_metadata``, names.
 
-        Raises RestoreRefused where there is none.
+        Raises RestoreRefused if there is none.
         """
         pointer = paths.absolute(pointer)
         if paths.name(pointer) == paths.METADATA:

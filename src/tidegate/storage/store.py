@@ -90,7 +90,7 @@ class Store(Protocol):
         ...
 
     def info(self, path: str) -> FileInfo | None:
-        """A file's size; None where there is no such file."""
+        """A file's size; None if there is no such file."""
         ...
 
     def open_new(self, path: str) -> Writer:
@@ -217,7 +217,7 @@ def open_stream(
 def publish(store: Store, path: str, data: bytes) -> Written:
     """Publishes a file, whole or not at all, by the best means that the store has.
 
-    Raises StorageFailed where such a file exists, as far as the store can tell.
+    Raises StorageFailed if such a file exists, as far as the store can tell.
     """
     checksum = Checksum()
     checksum.add(data)

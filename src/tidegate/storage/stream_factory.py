@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CheckpointStreamFactory:
     """Makes the streams of one checkpoint.
 
-    store: of the folder; None where state stays in its handle. relative: whether handles name files
+    store: of the folder; None if state stays in its handle. relative: whether handles name files
     by their place in the folder. buffer_max: bytes up to which state stays in its handle. signed:
     whether the SHA-256 of files is to be known.
     """

@@ -45,7 +45,7 @@ def framed(data: bytes) -> bytes:
 
 
 class BlockingLink:
-    """A proved link on which frames are sent. Raises OSError or PeerLost where it cannot be made.
+    """A proved link on which frames are sent. Raises OSError or PeerLost if it cannot be made.
 
     timeout_s: of each step. lease_ms: so long may sent bytes stay unacknowledged.
     """
@@ -102,7 +102,7 @@ class BlockingLink:
     def receive(self) -> list[bytes]:
         """The frames that have come by now; does not wait.
 
-        Raises PeerLost where the other end has closed the link, or a frame is not its own.
+        Raises PeerLost if the other end has closed the link, or a frame is not its own.
         """
         frames: list[bytes] = []
         self._socket.settimeout(0)

@@ -24,7 +24,7 @@ class Handshake:
 
     Order: the server sends its greeting at once; the client answers with greeting and proof; the
     server sends its proof. binding: what both ends know of the TLS link below, the same on both,
-    so that nobody passes on the proofs from one link to another; empty where there is none. sealed:
+    so that nobody passes on the proofs from one link to another; empty if there is none. sealed:
     whether frames carry tags from the proof on.
     """
 

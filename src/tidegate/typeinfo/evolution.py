@@ -110,7 +110,7 @@ def reader_for(
     """Reader of values that were written under an old snapshot.
 
     where: names the state and its operator. key: the values are keys.
-    Raises SerializerIncompatible where they don't fit.
+    Raises SerializerIncompatible if they don't fit.
     """
     match judge_key(old, new) if key else judge(old, new):
         case AsIs():

@@ -69,7 +69,7 @@ def _pickled_by_value(values: object) -> bytes:
 def unpickled(body: memoryview) -> list[Any]:
     """The values of a pickle.
 
-    Raises UserError where a class is missing, FormatError for bytes that are no pickle.
+    Raises UserError if a class is missing, FormatError for bytes that are no pickle.
     """
     return _loaded(_unpickler(body))
 

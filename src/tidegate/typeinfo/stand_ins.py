@@ -1,7 +1,7 @@
 """Stand-ins for classes of a program, to read its state without the program.
 
 A snapshot knows of a record its fields, not its class. What stands in for it has the same fields,
-each None where the bytes have none, so that the serializers read such state as they read any other.
+each None if the bytes have none, so that the serializers read such state as they read any other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidegate.typeinfo.types import (
 def serializer_standing_in(snapshot: SerializerSnapshot) -> Serializer:
     """Serializer that reads and writes values as the one of a snapshot did.
 
-    Raises FormatError where its type can't be that of any values.
+    Raises FormatError if its type can't be that of any values.
     """
     type_info = with_classes(snapshot.type_info)
     if snapshot.name == "pickle":

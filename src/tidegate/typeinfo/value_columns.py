@@ -75,7 +75,7 @@ def _fields(type_info: TypeInformation) -> list[pa.Field]:
 def column_of(values: Sequence[Any], type_info: TypeInformation) -> pa.Array:
     """The values as a column of `column_type`; any may be None.
 
-    Raises pa.ArrowException, TypeError, ValueError or OverflowError where one is not of the type.
+    Raises pa.ArrowException, TypeError, ValueError or OverflowError if one is not of the type.
     """
     match type_info:
         case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of) if type_info != BYTES:
@@ -146,7 +146,7 @@ def _time_of(value: object) -> object:
 def recast(value: Any, type_info: TypeInformation) -> Any:
     """A value with its records as objects of the type's classes, from objects with the same fields.
 
-    Raises TypeError where a record has other fields.
+    Raises TypeError if a record has other fields.
     """
     match type_info:
         case _ if value is None or not has_records(type_info):
@@ -173,7 +173,7 @@ def has_records(type_info: TypeInformation) -> bool:
 def values_of(column: pa.Array | pa.ChunkedArray, type_info: TypeInformation) -> list[Any]:
     """Values of a column, as the type has them; inverse of `column_of`.
 
-    Records need their classes. Raises TypeError or ValueError where a value can't be of the type.
+    Records need their classes. Raises TypeError or ValueError if a value can't be of the type.
     """
     return [_value(each, type_info) for each in column.to_pylist()]
 

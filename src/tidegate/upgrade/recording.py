@@ -50,7 +50,7 @@ COLUMNS: Final = "columns"
 def timers_text(key: str | None, namespace: TypeInformation | None) -> str:
     """Text for the type of timers: their keys and, by namespace, what stands beside these.
 
-    key: None where none was seen.
+    key: None if none was seen.
     """
     beside = beside_time(namespace)
     return f"by {key or 'key'}{'' if beside is None else f' and {beside}'}"

@@ -47,7 +47,7 @@ class UpgradeFinding:
     """One thing that does not fit.
 
     what, where, remedy: as of an error. operator, state: its uid, or else its name, and the state's
-    name; None where it is of no single one.
+    name; None if it is of no single one.
     """
 
     kind: UpgradeFault
@@ -85,7 +85,7 @@ class StateVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateFit:
-    """A state of an operator. was, becomes: types, None where there is none.
+    """A state of an operator. was, becomes: types, None if there is none.
 
     Timers have no type of their own: ``by Long`` says that of their keys, and ``by Long and
     TupleTypeInfo(Long, Long)`` that they have windows beside these. sampled: entries that were
@@ -103,7 +103,7 @@ class StateFit:
 @dataclass(frozen=True, slots=True)
 class OperatorFit:
     """An operator. id: hexadecimal. was: parallelism and max parallelism in the snapshot, becomes:
-    in the program; None where it is not there. likely: of a lost one, who it may be now. key: type
+    in the program; None if it is not there. likely: of a lost one, who it may be now. key: type
     of the keys in the snapshot. committables: what its sink has prepared and not committed.
     """
 
@@ -130,7 +130,7 @@ class OperatorFit:
 class UpgradeReport:
     """A program laid over a snapshot; ``print`` shows it as a table.
 
-    snapshot: its folder. kind: as Flink calls it. job_name: None where Flink wrote it.
+    snapshot: its folder. kind: as Flink calls it. job_name: None if Flink wrote it.
     """
 
     snapshot: str

@@ -30,7 +30,7 @@ class OperatorSample:
     """parts: as a backend restores them, one by one. errors: what could not be sampled.
 
     keyed, operator: how each state was written, by name. columns: Arrow types by name; None without
-    columnar state. key: type of the keys; None where there is none. elements: how many each
+    columnar state. key: type of the keys; None if there is none. elements: how many each
     operator state has. sampled: entries by state.
     """
 

@@ -202,7 +202,7 @@ class KeyGroupsStateHandle:
 class KeyGroupsSavepointStateHandle:
     """Keyed state by key groups in the canonical form, which every backend reads.
 
-    offsets: as in `KeyGroupsStateHandle`; 0 where a key group has no state.
+    offsets: as in `KeyGroupsStateHandle`; 0 if a key group has no state.
     """
 
     key_groups: KeyGroupRange

@@ -34,7 +34,7 @@ class KeyGroupRange:
     def of(subtask: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
         """Range of a subtask; the ranges of all subtasks cover each key group exactly once.
 
-        Raises ConfigError where the parallelisms are out of bounds.
+        Raises ConfigError if the parallelisms are out of bounds.
         """
         check_parallelism(parallelism, max_parallelism)
         assert 0 <= subtask < parallelism, f"no subtask {subtask} of {parallelism}"

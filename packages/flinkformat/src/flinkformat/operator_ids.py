@@ -47,7 +47,7 @@ def operator_ids(nodes: Sequence[HashedNode], edges: Sequence[HashedEdge]) -> di
     """Ids of all nodes, by node number, in the order in which they were hashed.
 
     edges: in the order in which they were added. The graph must not have a cycle.
-    Raises GraphError where two nodes have the same uid, naming all such uids.
+    Raises GraphError if two nodes have the same uid, naming all such uids.
     """
     _check_uids(nodes)
     return _Traversal(nodes, edges).run()

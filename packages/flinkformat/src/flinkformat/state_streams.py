@@ -154,7 +154,7 @@ class Place(NamedTuple):
 def place_of(handle: StreamStateHandle) -> bytes | Place | None:
     """Place of a stream: the bytes themselves, or a range of a file.
 
-    None where only a placeholder is known, or a relative name whose folder nobody has said.
+    None if only a placeholder is known, or a relative name whose folder nobody has said.
     """
     match handle:
         case ByteStreamStateHandle(data=data):

@@ -95,7 +95,7 @@ class TimerService(Protocol):
     def register_event_time_timer(self, timestamp: int) -> None:
         """Registers a call of ``on_timer`` for when the watermark reaches a time, milliseconds.
 
-        A time that it has reached already counts at its next advance. Raises UserError where the
+        A time that it has reached already counts at its next advance. Raises UserError if the
         stream has no keys.
         """
         ...
@@ -103,7 +103,7 @@ class TimerService(Protocol):
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Registers a call of ``on_timer`` for a time of the wall clock, milliseconds since 1970.
 
-        Raises UserError where the stream has no keys.
+        Raises UserError if the stream has no keys.
         """
         ...
 

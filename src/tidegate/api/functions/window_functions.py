@@ -57,7 +57,7 @@ class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
         def window_state(self) -> KeyedStateStore:
             """State of this key and window; must be cleared in ``clear``.
 
-            Raises UserError where windows merge.
+            Raises UserError if windows merge.
             """
             ...
 

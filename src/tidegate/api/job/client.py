@@ -112,7 +112,7 @@ class JobClient(Protocol):
     def get_web_interface_url(self) -> str | None:
         """Address of the job's REST interface, such as ``http://localhost:8081``.
 
-        None where it has none: see ``rest.port``.
+        None if it has none: see ``rest.port``.
         """
         ...
 

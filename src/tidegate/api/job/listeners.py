@@ -22,7 +22,7 @@ class JobExecutionStatusEvent:
     """A change of a job's status.
 
     timestamp_ms: when, wall clock; the same as in ``JobView.timestamps_ms``, and never less than in
-    the event before. error: the failure behind it; None where there is none.
+    the event before. error: the failure behind it; None if there is none.
     """
 
     job_id: JobId

@@ -31,7 +31,7 @@ class FileReader:
     """Reads one part after another, in order of assignment.
 
     arrow: emits Arrow batches. rate: rows a second over all readers; None for no limit.
-    letters: side output of what cannot be read; None where that is counted.
+    letters: side output of what cannot be read; None if that is counted.
     """
 
     def __init__(

@@ -232,7 +232,7 @@ class FileSourceBuilder:
         return self
 
     def build(self) -> FileSource:
-        """The source. Raises ConfigError where there is no path."""
+        """The source. Raises ConfigError if there is no path."""
         made = self._make()
         return made if self._interval is None else made.monitor_continuously(self._interval)
 

@@ -186,7 +186,7 @@ class TransactionIds:
 class Transactions:
     """Queries and ends transactions of the cluster. Blocking; used on pools.
 
-    Calls take turns. Each raises StorageFailed where the cluster does not answer in time.
+    Calls take turns. Each raises StorageFailed if the cluster does not answer in time.
     """
 
     def __init__(self, settings: Mapping[str, object], where: str) -> None:
@@ -218,7 +218,7 @@ class Transactions:
     def abort_all(self, transactional_id: str, timeout_ms: int) -> None:
         """Aborts open transactions of an id, and shuts out whoever writes under it.
 
-        Raises ConfigError where the cluster does not allow that timeout, or this user that id.
+        Raises ConfigError if the cluster does not allow that timeout, or this user that id.
         """
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -242,7 +242,7 @@ class Transactions:
     def commit(self, name: TransactionName) -> None:
         """Commits a transaction; skips one that is committed already.
 
-        Raises CommitFailed where that is not possible any more.
+        Raises CommitFailed if that is not possible any more.
         """
         request = EndTxnRequest(
             transactional_id=name.transactional_id,

@@ -105,7 +105,7 @@ def check_decides(given: object) -> None:
 
 
 def _returned(before: dis.Instruction, step: dis.Instruction) -> object:
-    """The constant that a step returns; itself where it may return something else."""
+    """The constant that a step returns; itself if it may return something else."""
     if step.opname == "RETURN_CONST":
         return step.argval
     # A jump to the step brings another value along, as in `return found or None`.
@@ -170,7 +170,7 @@ def _is_function_class(given: object) -> TypeGuard[type[Function]]:
 
 
 def check_never_opened(given: Function, call: str) -> None:
-    """Raises GraphError where a function that runs in a key exchange counts on ``open``."""
+    """Raises GraphError if a function that runs in a key exchange counts on ``open``."""
     if type(given).open is not Function.open:
         raise GraphError(
             f"{type(given).__name__}.open is never called in {call}",
@@ -238,7 +238,6 @@ def check_whole_number(given: object, call: str, least: int | None = None) -> No
 
 
 def check_sink(given: object, call: str) -> None:
-    """Raises GraphError for anything but a sink."""
     if isinstance(given, type) or not isinstance(given, Sink):
         raise GraphError(
             f"{call} takes a sink, not {shown(given)}",
@@ -249,7 +248,6 @@ def check_sink(given: object, call: str) -> None:
 
 
 def check_source(given: object, call: str) -> None:
-    """Raises GraphError for anything but a source."""
     has_halves = all(callable(getattr(given, half, None)) for half in ("enumerator", "reader"))
     if isinstance(given, type) or not has_halves:
         raise GraphError(
@@ -261,7 +259,6 @@ def check_source(given: object, call: str) -> None:
 
 
 def check_stream(given: object, kind: type | tuple[type, ...], call: str) -> None:
-    """Raises GraphError for anything but a stream of that kind."""
     if not isinstance(given, kind):
         raise GraphError(
             f"{call} takes a stream, not {shown(given)}",
@@ -271,7 +268,6 @@ def check_stream(given: object, kind: type | tuple[type, ...], call: str) -> Non
 
 
 def check_tag(given: object, call: str) -> None:
-    """Raises GraphError for anything but a tag of a side output."""
     if not isinstance(given, OutputTag):
         raise GraphError(
             f"{call} takes an OutputTag, not {given!r}",
@@ -289,7 +285,7 @@ def check_key_type(key_type: TypeInformation | None, call: str) -> None:
 
 
 def set_parallelism(made: OperatorTransformation, parallelism: int) -> None:
-    """Set an operator's parallelism. Raises GraphError where it cannot have it."""
+    """Set an operator's parallelism. Raises GraphError if it cannot have it."""
     check_parallelism(parallelism)
     if made.parallelism_max is not None and parallelism > made.parallelism_max:
         raise GraphError(
@@ -301,7 +297,7 @@ def set_parallelism(made: OperatorTransformation, parallelism: int) -> None:
 
 
 def set_max_parallelism(made: OperatorTransformation, max_parallelism: int) -> None:
-    """Set an operator's number of key groups. Raises ConfigError where it is out of bounds."""
+    """Set an operator's number of key groups. Raises ConfigError if it is out of bounds."""
     check_parallelism(1, max_parallelism)
     made.max_parallelism = max_parallelism
 

@@ -50,7 +50,7 @@ def warn(graph: StreamGraph, configuration: Configuration, *, checkpointing: boo
 
 
 def _check_sinks(graph: StreamGraph, warnings: Warnings) -> None:
-    """Raises GraphError where a sink would never show anything of its endless input."""
+    """Raises GraphError if a sink would never show anything of its endless input."""
     from tidegate.operators.sinks.sink import SinkHost
 
     endless = _fed_without_end(graph)

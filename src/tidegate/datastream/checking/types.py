@@ -27,7 +27,7 @@ def result_type(
     """The declared type of what a function gives; None for any Python object.
 
     method: of a function object. iterable: the function gives several results.
-    Raises GraphError where the function's annotation says that it returns something else.
+    Raises GraphError if the function's annotation says that it returns something else.
     """
     declared = declared_type(given, where=f"output_type of {method}")
     check_returned(func, method, declared, f"output_type of {method}", iterable=iterable)
@@ -42,7 +42,7 @@ def check_returned(
     *,
     iterable: bool = False,
 ) -> None:
-    """Raises GraphError where a function is annotated with what can't become a declared type."""
+    """Raises GraphError if a function is annotated with what can't become a declared type."""
     if declared is None:
         return
     call = cast("Callable[..., object]", getattr(func, method, func))
@@ -107,7 +107,7 @@ def projected(type_info: TypeInformation | None, indexes: tuple[int, ...]) -> Ty
 
 
 def check_column(type_info: TypeInformation | None, column: str, call: str) -> None:
-    """Raises GraphError where the declared records have fields, and none of that name."""
+    """Raises GraphError if the declared records have fields, and none of that name."""
     if type_info is None or is_any(type_info) or isinstance(type_info, MapTypeInfo):
         return
     names = () if isinstance(type_info, TupleTypeInfo) else names_of(type_info)
@@ -122,7 +122,7 @@ def check_column(type_info: TypeInformation | None, column: str, call: str) -> N
 
 
 def check_field(type_info: TypeInformation | None, field: int | str, call: str) -> None:
-    """Raises GraphError where declared records have no such field, or it is none to add up."""
+    """Raises GraphError if declared records have no such field, or it is none to add up."""
     if type_info is None or is_any(type_info) or isinstance(type_info, MapTypeInfo):
         return
     of = type_info

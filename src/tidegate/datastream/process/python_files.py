@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def checked(file_path: str) -> str:
-    """The absolute path. Raises ConfigError where there is nothing."""
+    """The absolute path. Raises ConfigError if there is nothing."""
     path = Path(file_path).absolute()
     if not path.exists():
         raise ConfigError(
@@ -27,7 +27,7 @@ def checked(file_path: str) -> str:
 def make_importable(files: Iterable[str]) -> None:
     """Put them on this process's import path, which slots on this machine share.
 
-    Raises ConfigError where there is none of that name.
+    Raises ConfigError if there is none of that name.
     """
     for file in map(checked, files):
         entry = str(Path(file).parent) if file.endswith(".py") else file

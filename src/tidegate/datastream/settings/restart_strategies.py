@@ -36,7 +36,6 @@ class FixedDelayRestartStrategyConfiguration:
     delay_between_attempts: Span
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Set the options that say the same. Raises ConfigError for a negative number."""
         configuration.set(restarts.FIXED_DELAY_ATTEMPTS, self.restart_attempts)
         configuration.set(restarts.FIXED_DELAY, self.delay_between_attempts)
         configuration.set(restarts.RESTART_STRATEGY, "fixed-delay")
@@ -51,7 +50,6 @@ class FailureRateRestartStrategyConfiguration:
     delay_interval: Span
 
     def apply_to(self, configuration: Configuration) -> None:
-        """Set the options that say the same. Raises ConfigError for a number out of bounds."""
         configuration.set(restarts.FAILURE_RATE_MAX, self.failure_rate)
         configuration.set(restarts.FAILURE_RATE_INTERVAL, self.failure_interval)
         configuration.set(restarts.FAILURE_RATE_DELAY, self.delay_interval)

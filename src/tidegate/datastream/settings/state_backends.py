@@ -66,7 +66,7 @@ class EmbeddedRocksDBStateBackend:
         self._paths = paths
 
     def get_db_storage_paths(self) -> list[str]:
-        """The local folders for the files; empty where the slots choose."""
+        """The local folders for the files; empty if the slots choose."""
         return list(self._paths)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:

@@ -67,7 +67,7 @@ def processing(
 
 
 def running_aggregates(key: KeyBy, aggregates: Sequence[object], call: str) -> Operator:
-    """The operator of running aggregates; raises GraphError where they make no sense."""
+    """The operator of running aggregates; raises GraphError if they make no sense."""
     from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
 
     column = key_column(key, call)
@@ -83,7 +83,7 @@ def window_aggregates(
     late_tag: str | None,
     call: str,
 ) -> Operator:
-    """The operator of aggregates by window; raises GraphError where they make no sense."""
+    """The operator of aggregates by window; raises GraphError if they make no sense."""
     from tidegate.operators.windows.window_batches import (
         END,
         START,
@@ -105,7 +105,7 @@ def window_aggregates(
 
 
 def key_column(key: KeyBy, call: str) -> str:
-    """The column that a stream is keyed by; raises GraphError where it is by a function."""
+    """The column that a stream is keyed by; raises GraphError if it is by a function."""
     if key.column is None:
         raise GraphError(
             f"{call} needs the key as a column",

@@ -27,7 +27,7 @@ _ALL: Final = OutputTag[DeadLetter]("tidegate-dead-letters")
 
 
 def tell_failed_rows(step: OperatorTransformation, tag: OutputTag[DeadLetter]) -> None:
-    """Have a step send rows that fail to a side output. Raises GraphError where it has state."""
+    """Have a step send rows that fail to a side output. Raises GraphError if it has state."""
     if not _can_tell(step):
         raise GraphError(
             f"The step '{step.name}' cannot send rows that fail to a side output: a call that "

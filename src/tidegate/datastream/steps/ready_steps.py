@@ -63,7 +63,7 @@ class TopOfKey(KeyedProcessFunction[T, "tuple[Any, list[T]]"], Generic[T]):
     """Ranks the records of each key.
 
     by: what they are ranked by, greatest first. same: a record replaces the ranked one for which
-    this gives the same; None where each record stands for itself.
+    this gives the same; None if each record stands for itself.
     """
 
     def __init__(

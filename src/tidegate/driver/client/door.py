@@ -75,7 +75,7 @@ class DoorSign:
 class Door:
     """Takes requests for one job.
 
-    directory: the checkpoint folder; None where the job keeps no records, and so cannot be found.
+    directory: the checkpoint folder; None if the job keeps no records, and so cannot be found.
     rest: as in its sign.
     """
 
@@ -240,7 +240,7 @@ def _plain(result: str | dict[str, object] | JobStatus | CheckpointDone | None) 
 
 
 def read_sign(store: Store, job_name: str) -> DoorSign | None:
-    """Where the door of a job is; None where its driver has none, or has ended.
+    """Where the door of a job is; None if its driver has none, or has ended.
 
     Raises FormatError for a file that is no sign.
     """

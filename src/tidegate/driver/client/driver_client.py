@@ -121,18 +121,16 @@ class DriverClient:
         return self._driver.epoch
 
     def get_web_interface_url(self) -> str | None:
-        """Where its REST interface is; None where it has none."""
+        """Where its REST interface is; None if it has none."""
         return self._url
 
     def get_job_status(self) -> Future[JobStatus]:
         return self._ask(lambda: self._driver.view().status)
 
     def cancel(self) -> Future[None]:
-        """End it; done when it has ended."""
         return self._end(lambda: self._driver.post(CancelRequested()))
 
     def suspend(self, reason: str = "somebody asked for it") -> Future[None]:
-        """Stop it so that it can go on later; done when it has ended."""
         return self._end(lambda: self._driver.spawn(suspend(self._driver, reason)))
 
     def _end(self, ask: Callable[[], None]) -> Future[None]:
@@ -158,7 +156,6 @@ class DriverClient:
         return self._result
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:
-        """Take a checkpoint now. full: reference nothing of older ones."""
         kind = SnapshotKind.FULL_CHECKPOINT if full else SnapshotKind.CHECKPOINT
         done: Future[CheckpointDone] = Future()
 
@@ -175,7 +172,6 @@ class DriverClient:
         format: SavepointFormatType = SavepointFormatType.CANONICAL,
         trigger_id: str | None = None,
     ) -> Future[str]:
-        """Take a savepoint; the job goes on."""
         asked = self._savepoint(SnapshotKind.SAVEPOINT, savepoint_directory, format)
         return self._savepoints.ask(asked, trigger_id)
 
@@ -187,7 +183,6 @@ class DriverClient:
         format: SavepointFormatType = SavepointFormatType.CANONICAL,
         trigger_id: str | None = None,
     ) -> Future[str]:
-        """Finish the job with a savepoint; done when it has ended."""
         kind = SnapshotKind.TERMINATE if advance_to_end_of_event_time else SnapshotKind.SUSPEND
         asked = self._savepoint(kind, savepoint_directory, format)
         return self._savepoints.ask(asked, trigger_id)
@@ -199,7 +194,6 @@ class DriverClient:
         format: SavepointFormatType = SavepointFormatType.CANONICAL,
         trigger_id: str | None = None,
     ) -> Future[str]:
-        """Cancel the job behind a savepoint; done when it has ended."""
         kind = SnapshotKind.SAVEPOINT
         asked = self._savepoint(kind, savepoint_directory, format, cancels=True)
         return self._savepoints.ask(asked, trigger_id)
@@ -227,7 +221,6 @@ class DriverClient:
         return why_waiting(self.view())
 
     def rescale(self, parallelism: int) -> Future[None]:
-        """Run on with another parallelism; done when it does."""
         done: Future[None] = Future()
         try:
             wanted = index(parallelism)

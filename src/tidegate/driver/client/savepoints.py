@@ -39,7 +39,6 @@ class Savepoint:
 
     @property
     def ends_job(self) -> bool:
-        """True if it is the last of the job."""
         return self.kind.is_synchronous or self.cancels
 
     def request(self, number: int) -> CheckpointRequested:

@@ -78,7 +78,7 @@ class StartReader:
     async def named(self, job: JobId) -> Pointer:
         """Read the snapshot that is named; from now on it is the job's newest one.
 
-        Raises RestoreRefused, FormatError or StorageFailed where it cannot be read.
+        Raises RestoreRefused, FormatError or StorageFailed if it cannot be read.
         """
         path, mode = self._settings.restore.path, self._settings.restore.claim_mode
         assert path is not None and self.names_snapshot, "no snapshot is named"
@@ -96,7 +96,7 @@ class StartReader:
     async def read(self, leadership: Leadership) -> list[CompletedCheckpoint]:
         """Oldest first; none where the job starts empty. ``damaged`` are those given up.
 
-        Raises RestoreRefused, FormatError or StorageFailed where what it has to start from cannot
+        Raises RestoreRefused, FormatError or StorageFailed if what it has to start from cannot
         be read.
         """
         pointers = leadership.completed
@@ -234,7 +234,7 @@ def read_snapshot(
     """Content of the ``_metadata`` that a pointer names; reads no other file. Blocking.
 
     new_id: names handles that have none. key_file: holds the key that has to have signed it; None
-    where it need not be signed. Raises RestoreRefused where there is none, or one that is not
+    where it need not be signed. Raises RestoreRefused if there is none, or one that is not
     signed so, FormatError for one that cannot be read, StorageFailed.
     """
     key = signing_key(key_file)

@@ -35,7 +35,7 @@ CANCEL_AGAIN_S: Final = 0.5
 class Staging:
     """Writes and removes what the sources of one job read.
 
-    places: the folder of each operator in this run. Raises ConfigError where there is none that
+    places: the folder of each operator in this run. Raises ConfigError if there is none that
     all could reach.
     """
 
@@ -57,7 +57,7 @@ class Staging:
     async def write(self, completed: Sequence[CompletedCheckpoint], topology: Topology) -> None:
         """Write what the sources read that start from nothing.
 
-        completed: what the job starts from, oldest first. Raises TidegateError where that fails,
+        completed: what the job starts from, oldest first. Raises TidegateError if that fails,
         and JobCanceled after `stop`.
         """
         states: dict[OperatorId, bytes | None] = {}

@@ -50,7 +50,7 @@ def fate_of_refused(
 ) -> str:
     """Text about snapshots to start from, where checkpoint ``refused`` could not be restored.
 
-    whole: the newest with all its files, as they were written; None where there is none.
+    whole: the newest with all its files, as they were written; None if there is none.
     """
     kept = f"Nothing is deleted. {_kept(checkpoints.retained)}."
     if whole is None:

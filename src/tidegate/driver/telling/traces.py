@@ -57,7 +57,6 @@ class FileTraceReporter:
         self._path = path
 
     def report(self, span: Span) -> None:
-        """Append the span; lines of several jobs do not mix."""
         line = json.dumps(asdict(span)) + "\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab", buffering=0) as file:
@@ -133,7 +132,6 @@ _FIGURES: Final[Mapping[str, Callable[[SubtaskStatistics], int]]] = {
 
 
 def checkpoint_span(job: str, final: CheckpointStatistics) -> Span:
-    """The span of a checkpoint that is complete or has failed."""
     shares = [share for vertex in final.vertices for share in vertex.acknowledged]
     attributes: dict[str, Attribute] = {
         "checkpointId": final.checkpoint,

@@ -178,7 +178,6 @@ class CoordinatorHosts:
         return self._graph.coordinated(host.operator).coordinator(host)
 
     def send(self, host: _Host, subtask: int, event: OperatorEvent) -> None:
-        """An event for a subtask, by way of the gateways."""
         if self.is_live(host):
             self._post(OperatorEventSent(host.executions[subtask], host.operator, event))
 
@@ -209,8 +208,6 @@ class CoordinatorHosts:
 
 
 class _Host:
-    """One coordinator's `CoordinatorContext`."""
-
     def __init__(
         self,
         hosts: CoordinatorHosts,

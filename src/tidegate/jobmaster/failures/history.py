@@ -41,7 +41,7 @@ class FailureHistory:
         self._number = 0
 
     def add(self, failure: Failure, wall_ms: int, *, root: bool) -> int | None:
-        """Keep a failure, by the number that is given back; None where there is no room for it.
+        """Keep a failure, by the number that is given back; None if there is no room for it.
 
         root: the job has to be restarted for it; else it happened while that was under way.
         """

@@ -272,7 +272,7 @@ class DistinctAccumulator:
 def accumulator_of(aggregate: Aggregate, arrow: pa.DataType | None) -> Accumulator:
     """The accumulator of an aggregate; arrow: type of its column, None of a count of rows.
 
-    Raises GraphError where the aggregate has no meaning for values of that type.
+    Raises GraphError if the aggregate has no meaning for values of that type.
     """
     name = aggregate.output
     if isinstance(aggregate, aggregates.Count) or arrow is None:

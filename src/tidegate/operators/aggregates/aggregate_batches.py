@@ -49,7 +49,7 @@ class ColumnValues:
 class AggregatedColumns:
     """The aggregates over batches of one schema.
 
-    schema: the key's column, then each that is aggregated, once. Raises GraphError where an
+    schema: the key's column, then each that is aggregated, once. Raises GraphError if an
     aggregate has no meaning for its column.
     """
 
@@ -112,7 +112,6 @@ class AggregatedColumns:
 
 
 def values_of(column: pa.Array, held: pa.DataType) -> ColumnValues:
-    """Values of a column, converted to the type if it is numeric."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     valid = None

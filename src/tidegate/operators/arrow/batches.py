@@ -58,7 +58,6 @@ class BatchOperator(FunctionOperator):
             raise user_code_failed(error, operator=self._name, row=row) from error
 
     def _checked(self, result: object) -> pa.RecordBatch:
-        """A function's result, if it is a batch of the declared schema."""
         declared = self._output_schema
         try:
             found = taken(result, declared)

@@ -60,7 +60,7 @@ def taken(result: object, declared: pa.Schema | None) -> pa.RecordBatch | None:
     """The batch of a table or data frame; None for anything else.
 
     declared: brings columns of these names to these types; where the names are others they stay.
-    Raises pa.ArrowException, ValueError or TypeError where a value does not fit.
+    Raises pa.ArrowException, ValueError or TypeError if a value does not fit.
     """
     library = type(result).__module__.partition(".")[0]
     kind = type(result).__name__

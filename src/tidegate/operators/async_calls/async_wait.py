@@ -59,7 +59,7 @@ class AsyncWaitOperator(FunctionOperator):
     """Any number of results for each value, by an ``AsyncFunction``; one, by a plain function."""
 
     dead_letters: OutputTag[DeadLetter] | None = None
-    """Side output of the records whose calls fail; None where these fail the job."""
+    """Side output of the records whose calls fail; None if these fail the job."""
 
     def __init__(
         self,

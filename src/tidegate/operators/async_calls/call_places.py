@@ -135,7 +135,6 @@ class InProcesses:
 
 
 async def on_thread(threads: Threads, call: Callable[[], object], attempt: Attempt) -> object:
-    """Result of a call on a thread."""
     loop = asyncio.get_running_loop()
     begun = False
 

@@ -41,7 +41,7 @@ _CODE: Final = (
 
 
 class _Died(Exception):
-    """A process died; the text says how."""
+    pass
 
 
 class _TraceThere(Exception):
@@ -49,8 +49,6 @@ class _TraceThere(Exception):
 
 
 class _Process:
-    """One process with its function open."""
-
     def __init__(self, function: bytes, context: CallContext) -> None:
         self._connection, theirs = Pipe(duplex=True)
         try:

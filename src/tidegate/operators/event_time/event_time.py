@@ -147,7 +147,6 @@ class Marks:
         self._said: list[tuple[int, Watermark | WatermarkStatus]] = []
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Adds a watermark; one that does not advance is ignored."""
         try:
             ms = index(timestamp)
         except TypeError:

@@ -30,7 +30,6 @@ class TimestampsOperator(Operator):
         self._time = EventTime(self._strategy, context)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Stamps a batch; its rows lose their keys."""
         self._time.beat(out)
         if isinstance(batch, RowBatch):
             self._time.emit(RowBatch(batch.values, batch.timestamps_ms), out)

@@ -35,7 +35,6 @@ class ReinterpretOperator(Operator):
         )
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Keys a batch. Raises GraphError for a row of another subtask."""
         rows = as_rows(batch)
         selected = keys_of_rows(rows.values, self._key, f"operator '{self._name}'")
         keys, groups = self._hasher.keyed(selected)

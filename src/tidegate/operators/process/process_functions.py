@@ -177,7 +177,7 @@ class FunctionTimers:
         self._monotonic_ms = monotonic_ms
 
     def reached(self, watermark_ms: int, out: Output) -> Steps | None:
-        """Call what event time makes due; None where nothing is."""
+        """Call what event time makes due; None if nothing is."""
         if not is_due(self._timers.event, watermark_ms):
             return None
         return self.fire(TimeDomain.EVENT_TIME, watermark_ms, out)

@@ -26,7 +26,7 @@ _BACKOFF_MAX_S: Final = 1.0
 class Commits:
     """Commits what completed checkpoints hold, the oldest first, one at a time.
 
-    committer: None where nothing has to be done. restored: what the restored checkpoint held; all
+    committer: None if nothing has to be done. restored: what the restored checkpoint held; all
     of it is due.
     """
 
@@ -75,7 +75,6 @@ class Commits:
 
     @property
     def due(self) -> bool:
-        """True if anything may be committed."""
         return self._next_due() is not None
 
     def _next_due(self) -> CheckpointId | None:

@@ -95,7 +95,6 @@ class SinkOperator(SinkHost):
             context.start(self._recover(self._recovered))
 
     def declare(self, context: OperatorContext) -> None:
-        """Requests the states of uncommitted output and of the writer."""
         committables = OperatorStateDescriptor(COMMITTABLES_STATE)
         writers = OperatorStateDescriptor(WRITER_STATE)
         self._committables_state = cast(
@@ -148,7 +147,6 @@ class SinkOperator(SinkHost):
         self._prepared.append(prepared_by(self._writer, self._context, end_of_input=end_of_input))
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        """Writes uncommitted output and the writer's state into operator state."""
         waiting = self._cut(context.checkpoint)
         if self._recovered is not None:
             # So that once a checkpoint after the restore is complete, nothing older is needed.

@@ -74,7 +74,6 @@ class SinkWriterOperator(SinkHost):
         out.emit(RowBatch([CommittableMessage(each, subtask) for each in prepared.committables]))
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        """Writes the writer's state into operator state; the rest goes to the committer."""
         self._state.update(self._writer.snapshot(context.checkpoint))
         waiting, self._durable = self._durable, []
         return AllOf(waiting) if waiting else None
@@ -83,7 +82,7 @@ class SinkWriterOperator(SinkHost):
 class CommitterOperator(Operator):
     """Commits what comes as `CommittableMessage`, and hands it on.
 
-    committer: makes what commits; it may give None where nothing has to be done.
+    committer: makes what commits; it may give None if nothing has to be done.
     """
 
     def __init__(self, committer: Callable[[], Committer | None]) -> None:
@@ -112,7 +111,6 @@ class CommitterOperator(Operator):
         recovered.set_result(None)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Adds committables to the next checkpoint."""
         messages = as_rows(batch).values
         for message in messages:
             if not isinstance(message, CommittableMessage):
@@ -140,7 +138,6 @@ class CommitterOperator(Operator):
         self._taken = []
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        """Writes uncommitted output into operator state."""
         self._cut(context.checkpoint)
         self._state.update(self._commits.elements())
         # So that once a checkpoint after the restore is complete, nothing older is needed.

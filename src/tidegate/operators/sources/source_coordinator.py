@@ -174,8 +174,6 @@ class AssignmentTracker:
 
 
 class _EnumeratorContext:
-    """The ``EnumeratorContext`` over a coordinator's."""
-
     def __init__(self, coordinator: SourceCoordinator, context: CoordinatorContext) -> None:
         self.parallelism = context.parallelism
         self.staged = context.staged

@@ -29,7 +29,7 @@ class NoMoreSplits:
 class WatermarkReached:
     """Reader to coordinator, of an alignment group: how far its event time has come.
 
-    ms: None where it does not count: it is idle, has ended, or has no watermark yet.
+    ms: None if it does not count: it is idle, has ended, or has no watermark yet.
     """
 
     ms: int | None

@@ -56,7 +56,7 @@ Keys = dict[object, int]
 
 @dataclass(frozen=True, slots=True)
 class _Panes:
-    """How windows cut time into panes. shared: True where overlapping windows share panes."""
+    """How windows cut time into panes. shared: True if overlapping windows share panes."""
 
     windows: AlignedWindows
     shared: bool
@@ -151,7 +151,6 @@ class AlignedWindowOperator(FiringOperator):
     # --- records ---
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Collects a batch; late records are set aside, or fire their windows at once."""
         rows = self._rows(batch, port)
         keys, groups = keys_of(rows)
         if not rows.values:
@@ -375,7 +374,6 @@ class AlignedWindowOperator(FiringOperator):
             self._panes.pop(window.start, None)
 
     def _read_ahead(self, panes: Sequence[int]) -> int:
-        """Lets the state read ahead for the next keys of panes; returns their number."""
         some = list(islice(self._left, _KEYS_AHEAD))
         pairs = [(key, pane) for key, _ in some for pane in panes]
         self._state.read_ahead(pairs, [group for _, group in some for _ in panes])

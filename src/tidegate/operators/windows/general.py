@@ -83,7 +83,6 @@ class WindowOperator(FiringOperator):
     # --- records ---
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Adds records to their windows; some may fire at once."""
         rows = self._rows(batch, port)
         if self._event_time and rows.values:
             event_times(rows, self._name)
@@ -272,8 +271,6 @@ class WindowOperator(FiringOperator):
 
 
 class _AssignerContext:
-    """The ``WindowAssignerContext``, for the current key."""
-
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
         self._numbers: ValueState[int] | None = None

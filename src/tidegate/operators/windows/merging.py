@@ -72,8 +72,6 @@ class MergingWindows:
 
 
 class _Merges(MergeCallback[Window]):
-    """Merges that an assigner has reported."""
-
     def __init__(self) -> None:
         self.groups: list[tuple[list[Window], Window]] = []
 

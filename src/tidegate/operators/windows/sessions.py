@@ -70,7 +70,6 @@ class SessionOperator(FiringOperator):
     # --- records ---
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Adds records to the sessions of their keys; late ones fire them at once."""
         rows = self._rows(batch, port)
         stamps: Iterable[int] = ()
         if self._event_time and rows.values:
@@ -119,7 +118,7 @@ class SessionOperator(FiringOperator):
     ) -> Session | None:
         """The session of the current key that a record makes, goes on with, or joins others to.
 
-        None where it is over already.
+        None if it is over already.
         """
         contents = self._contents
         before = [each for each in sessions if each[1] < start]

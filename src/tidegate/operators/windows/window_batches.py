@@ -96,7 +96,6 @@ class WindowAggregateBatchesOperator(Operator):
         self._fired.note(schema)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Adds a batch to its slices; late rows go to the side output."""
         given = arrow_batch(batch, self._name)
         if not len(given):
             return

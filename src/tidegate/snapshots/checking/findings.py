@@ -51,7 +51,7 @@ class Finding:
     """A faulty file.
 
     path: its place. what: a sentence. snapshots: folders of those that need it. operator: whose
-    state it holds; empty where that is not known. size_bytes: of an orphan. deleted: whether it is
+    state it holds; empty if that is not known. size_bytes: of an orphan. deleted: whether it is
     gone now; of orphans alone.
     """
 
@@ -68,8 +68,8 @@ class Finding:
 class CheckedSnapshot:
     """A snapshot that was checked.
 
-    kind: as Flink calls it, such as ``Suspend Savepoint``; empty where it can't be read. job: its
-    name; empty where it is not known. files, size_bytes: of state, in files.
+    kind: as Flink calls it, such as ``Suspend Savepoint``; empty if it can't be read. job: its
+    name; empty if it is not known. files, size_bytes: of state, in files.
     """
 
     path: str

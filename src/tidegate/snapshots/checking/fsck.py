@@ -44,7 +44,7 @@ def fsck(
     does. key_file: holds the key with which the snapshots have to be signed. on_file: called with
     the place of each file before it is read.
 
-    Raises ConfigError where there is nothing that could be checked, StorageFailed where a folder
+    Raises ConfigError if there is nothing that could be checked, StorageFailed where a folder
     can't be listed, or an orphan not be deleted.
     """
     stores = Stores(MemoryFiles())

@@ -33,7 +33,7 @@ _PART_BYTES: Final = 4 << 20
 class SnapshotCheck:
     """Knowledge about one snapshot.
 
-    metadata: None where it can't be read. trusted: whether it names what it was to name. named:
+    metadata: None if it can't be read. trusted: whether it names what it was to name. named:
     handles and operators by the place of their file. own: places that no other snapshot may use.
     """
 
@@ -71,7 +71,7 @@ class SnapshotChecker:
     """Checks snapshots; reads a file that several of them share once.
 
     on_file: told the place of each file before it is read. key: snapshots have to be signed with
-    it; None where they need not be.
+    it; None if they need not be.
     """
 
     def __init__(

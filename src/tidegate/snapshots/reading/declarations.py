@@ -80,7 +80,7 @@ def form_of(
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTypes:
-    """A state with the types beside it; None where they are not declared."""
+    """A state with the types beside it; None if they are not declared."""
 
     state: StateDeclaration
     key_type: TypeInformation | None

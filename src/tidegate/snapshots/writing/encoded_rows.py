@@ -48,7 +48,7 @@ class Run:
 def runs_of(rows: StateRows, info: StateInfo, where: str) -> Iterator[Run]:
     """Groups rows into runs, with values as the state has them.
 
-    Raises ConfigError where a column is missing, or holds what is not of the state's type.
+    Raises ConfigError if a column is missing, or holds what is not of the state's type.
     """
     if isinstance(rows, Mapping):
         rows = (StateRow(0, None, key, None, value) for key, value in rows.items())

@@ -74,7 +74,7 @@ class KeyedRewrite:
     def write(self, groups: KeyGroupRange, new: NewSnapshot) -> KeyGroupsStateHandle | None:
         """Writes the file of a subtask; None if it has no state.
 
-        Raises ConfigError where a key comes twice in what was put, and what reading raises.
+        Raises ConfigError if a key comes twice in what was put, and what reading raises.
         """
         streams = [each for each in self.kept if not each.key_groups.intersection(groups).is_empty]
         gone = {*self.removed, *(state.header.name for state in self.put if state.replaces)}

@@ -108,7 +108,7 @@ class SavepointWriter:
         """Starts an empty savepoint.
 
         max_parallelism: of its operators; the job has to have the same. parallelism: files that an
-        operator's keyed state is written to; the job's may be another. Raises ConfigError where
+        operator's keyed state is written to; the job's may be another. Raises ConfigError if
         they are out of bounds.
         """
         check_parallelism(parallelism, max_parallelism)
@@ -278,7 +278,7 @@ class SavepointWriter:
     def change_operator_id(self, operator: str, uid: str) -> SavepointWriter:
         """Moves an operator's state to the operator of another uid.
 
-        Raises ConfigError where there is no such operator, or the uid has state already.
+        Raises ConfigError if there is no such operator, or the uid has state already.
         """
         base, found = self._existing(operator)
         becomes = operator_id_of_uid(uid)

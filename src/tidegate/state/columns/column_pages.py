@@ -26,7 +26,7 @@ class FrozenArray:
     """The first `count` values of an array, which may be written to at once.
 
     Whoever writes to the array calls `save` first; who replaces it by another need not, for the old
-    one stays as it is. copy: makes a page of its own; None where nobody writes to the array.
+    one stays as it is. copy: makes a page of its own; None if nobody writes to the array.
     """
 
     def __init__(

@@ -226,7 +226,6 @@ class ColumnsSnapshot:
 
     @property
     def header(self) -> ColumnsHeader:
-        """Header of the columnar state in the snapshot."""
         defaults = {name: default_bytes(each.default) for name, each in self._columns().items()}
         return ColumnsHeader(self._schema().serialize().to_pybytes(), defaults, self.panes)
 

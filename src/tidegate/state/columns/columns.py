@@ -240,7 +240,7 @@ class Columns:
     def column(self, descriptor: ColumnStateDescriptor) -> Column:
         """The column of that name.
 
-        Raises SerializerIncompatible where the restored one is of another type, and ConfigError
+        Raises SerializerIncompatible if the restored one is of another type, and ConfigError
         where the name has been asked for with another descriptor.
         """
         name = descriptor.name

@@ -172,8 +172,6 @@ def arrow_key_type(key_type: TypeInformation) -> pa.DataType:
 
 
 class _Numbers:
-    """Keys of 64 bits or less."""
-
     def __init__(self, arrow: pa.DataType) -> None:
         self._arrow = arrow
         self._index = LongIndex()

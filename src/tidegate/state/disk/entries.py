@@ -25,7 +25,7 @@ Entries = dict[object, object]
 
 
 class EntryCodec:
-    """Entries of one row each, as a `Codec`: a part is the entry; None where there is none."""
+    """Entries of one row each, as a `Codec`: a part is the entry; None if there is none."""
 
     in_parts = False
 

@@ -47,7 +47,7 @@ class IncrementalFiles:
 
     backend_id: UUID of the backend's folder, as text. threads: files on their way at a time.
     restored: the handle with whose folder the backend has begun, none of its ``.sst`` files
-    written anew; None where it has begun with another one. named: by name of the file.
+    written anew; None if it has begun with another one. named: by name of the file.
     """
 
     named: SharedFiles[str, StreamStateHandle]
@@ -209,7 +209,6 @@ def in_parallel(calls: Sequence[Callable[[], T]], threads: int) -> list[T]:
 
 
 def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The immutable files, and the others."""
     files = sorted(folder.iterdir())
     shareable = [file for file in files if file.suffix == SHAREABLE]
     return shareable, [file for file in files if file.suffix != SHAREABLE]

@@ -5,7 +5,7 @@ bytes are made in slices and brought to disk by whoever uploads, one layer after
 newer reaches the disk before, so the folder is the state at the barrier. An entry is looked for in
 the dirty dicts, in the layers from the newest to the oldest, in the read cache, and on disk.
 
-A dict has *parts* by key. A part of a value is the value, or None where it was removed. A part of a
+A dict has *parts* by key. A part of a value is the value, or None if it was removed. A part of a
 map or list is what was changed of it; one that is *whole* hides all that is older. A codec knows
 what parts are, and how they stand in the key space: as one row, or as several.
 """
@@ -54,7 +54,7 @@ class Codec(Protocol[P]):
     """The parts of one kind of state, and how they are rows of the key space.
 
     in_parts: whether a part may be less than all of its entry. copy: copies what a user may change
-    of a part; None where nothing can be changed.
+    of a part; None if nothing can be changed.
     """
 
     @property

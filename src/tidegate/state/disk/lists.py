@@ -40,7 +40,7 @@ class ListPart:
     """Elements of one list. whole: it is all that the list has, and older parts are not.
 
     number: as said above; 0 for what was read. on_disk: the numbers of all parts that a whole one
-    was read of, or is going to replace; None where they are not known.
+    was read of, or is going to replace; None if they are not known.
     """
 
     number: int
@@ -253,7 +253,7 @@ class DiskListState:
         return found
 
     def _numbers_on_disk(self, key: object, group: int) -> list[int] | None:
-        """Numbers that the list will have once all layers are on disk; None where unknown."""
+        """Numbers that the list will have once all layers are on disk; None if unknown."""
         known = self._table.cache.get(key)
         numbers = None if known is UNKNOWN else known.on_disk
         for layer in self._table.layers:

@@ -87,7 +87,6 @@ class LocalFolders:
 
     @property
     def in_use(self) -> bool:
-        """True if a folder was requested."""
         return self._lock is not None
 
     def new_folder(self) -> Path:
@@ -215,7 +214,6 @@ class LocalFolders:
                     lock.unlink(missing_ok=True)
 
     def _others(self) -> bool:
-        """True if another slot of the job lives here."""
         for lock in self._locks():
             with _lock_of_dead(lock) as dead:
                 if not dead:
@@ -270,7 +268,6 @@ def _made(file: Path) -> int:
 
 
 def _make_private(job: Path) -> None:
-    """Makes a job's folder, which only this user may enter. Raises PermissionError."""
     root = job.parent
     if not root.is_dir():
         root.parent.mkdir(parents=True, exist_ok=True)
@@ -285,7 +282,6 @@ def _make_private(job: Path) -> None:
 
 
 def _check_ours(job: Path) -> os.stat_result:
-    """Raises PermissionError for a folder of another user, and for a link."""
     found = job.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "no folder of this user's own", str(job))

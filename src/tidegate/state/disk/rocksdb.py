@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class RocksDBBackend:
     """The keyed row state of one operator in one subtask; opened when it is first used.
 
-    cells: of keys, and of keys with a namespace. log: where changes go; None where they do not.
+    cells: of keys, and of keys with a namespace. log: where changes go; None if they do not.
     """
 
     def __init__(
@@ -281,7 +281,6 @@ class PendingFolder:
 
     @property
     def is_canonical(self) -> bool:
-        """True if it goes into blocks for all backends, not into files."""
         return self._values is not None
 
     def upload_canonical(

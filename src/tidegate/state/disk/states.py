@@ -69,8 +69,8 @@ class RocksDBKeyedStates:
     """All keyed row state of one operator in one subtask.
 
     cell, pair_cell, key_type, now_ms, where: as for `KeyedStates`. store: the key space, with what
-    was restored. header: of what it holds; None where it is empty. entries_max: of the cache, over
-    all states, as asked for now. new_folder: for links. append: takes what is logged; None where
+    was restored. header: of what it holds; None if it is empty. entries_max: of the cache, over
+    all states, as asked for now. new_folder: for links. append: takes what is logged; None if
     nothing is.
     """
 
@@ -111,7 +111,6 @@ class RocksDBKeyedStates:
 
     @property
     def key_type(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None until a key was seen."""
         key = self._keys.serializer
         return None if key is None else key.snapshot().to_bytes()
 
@@ -123,7 +122,7 @@ class RocksDBKeyedStates:
     def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
         """The state of that name, with what was restored of it. namespace: its type, if any.
 
-        Raises SerializerIncompatible where that does not fit, ConfigError where the name is in use
+        Raises SerializerIncompatible if that does not fit, ConfigError where the name is in use
         for another kind of state.
         """
         name = descriptor.name
@@ -166,7 +165,7 @@ class RocksDBKeyedStates:
     def before_batch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
         """Rows of these keys come: read at once what they will ask for, and keep to the memory.
 
-        Raises StorageFailed where the disk has failed, also while something else was written.
+        Raises StorageFailed if the disk has failed, also while something else was written.
         """
         if self._store.lost is not None:
             raise self._store.lost
@@ -181,7 +180,6 @@ class RocksDBKeyedStates:
 
     @property
     def unwritten(self) -> int:
-        """Number of entries written since the last snapshot that are not on disk."""
         return sum(table.unwritten for table in self._tables)
 
     def drain(self, rows: int) -> None:
@@ -331,7 +329,6 @@ class RocksDBKeyedStates:
         versions: Sequence[Version],
         where: str,
     ) -> MapCodec:
-        """Codec of a map: each of its entries is a row."""
         assert descriptor.type_info is not None, "map keys that are stored have a type"
         value = ValueStateDescriptor(
             descriptor.name, descriptor.value_type_info, ttl=descriptor.ttl

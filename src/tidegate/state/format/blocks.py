@@ -53,7 +53,6 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Size of the block within a section."""
         return _BLOCK.size + len(self.keys) + len(self.values)
 
 

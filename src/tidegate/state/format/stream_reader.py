@@ -40,7 +40,6 @@ class StreamReader:
 
     @cached_property
     def header(self) -> KeyedHeader:
-        """Header: the owner of the state, and its encoding."""
         return keyed_header(self._bytes.head(), self._where)
 
     def sections(
@@ -91,7 +90,6 @@ class ElementReader:
 
     @cached_property
     def header(self) -> OperatorHeader:
-        """Header: the owner of the state, and its encoding."""
         return operator_header(self._bytes.head(), self._where)
 
     def stored(self, offset: int) -> bytes:

@@ -116,7 +116,7 @@ class _FirstLogged(dict[object, object]):
 class HashMapTable:
     """One named keyed state in dicts.
 
-    copy: copies an entry, or None where entries can't be changed. tracked: whether it is asked for
+    copy: copies an entry, or None if entries can't be changed. tracked: whether it is asked for
     what was `written`. logged: whether it is drained.
     """
 
@@ -477,8 +477,6 @@ def _value_state(
 
 
 def _immutable(values: type[Any], cell: KeyCell, maps: list[Entries]) -> ValueState[object]:
-    """Does without copies for immutable values."""
-
     class ImmutableValues(values):
         __slots__ = ()
 

@@ -204,7 +204,7 @@ class PendingSections:
     ) -> IncrementalRemoteKeyedStateHandle:
         """Write what changed, and name the rest. Blocking, off the loop.
 
-        stream: a shared one for what changed; None where nothing has. write: writes what is left of
+        stream: a shared one for what changed; None if nothing has. write: writes what is left of
         it and gives the offset of each key group. Raises StorageFailed.
         """
         try:
@@ -247,7 +247,6 @@ class PendingSections:
     def _written(
         self, name: str, stream: CheckpointStateOutputStream, write: Write
     ) -> tuple[StreamStateHandle, dict[Edition, Section]]:
-        """Handle and sections of a new file."""
         with stream:
             offsets = dict(zip(self._shared.key_groups, write(stream.write), strict=True))
             marks = [*sorted(offset for offset in offsets.values() if offset), stream.position]

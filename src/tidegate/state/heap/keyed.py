@@ -107,7 +107,7 @@ class KeyedStates:
     def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
         """The state of that name, with what was restored of it. namespace: its type, if any.
 
-        Raises SerializerIncompatible where that does not fit, ConfigError where the name is in use
+        Raises SerializerIncompatible if that does not fit, ConfigError where the name is in use
         for another kind of state.
         """
         name = descriptor.name
@@ -170,7 +170,6 @@ class KeyedStates:
         }
 
     def _is_busy(self, group: int, written: Mapping[str, Collection[object]]) -> bool:
-        """True if most of a key group's keys were written."""
         entries = sum(state.table.entries(group) for state in self._states.values())
         return sum(map(len, written.values())) * _BUSY_SHARE > entries
 
@@ -200,12 +199,10 @@ class KeyedStates:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """Key groups of the subtask."""
         return self._key_groups
 
     @property
     def registered(self) -> list[Registered]:
-        """Requested states, in order of request."""
         return list(self._states.values())
 
     @property
@@ -222,7 +219,6 @@ class KeyedStates:
 
     @property
     def key_type(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None until a key was seen."""
         keys = self._keys.serializer
         return None if keys is None else keys.snapshot().to_bytes()
 

@@ -84,7 +84,6 @@ class Batch:
 
     @property
     def places(self) -> Iterator[str]:
-        """Place of its file, once it has one."""
         if isinstance(self.part, HandleAndOffset):
             yield self.part.handle.physical_id
 
@@ -102,7 +101,6 @@ class Base:
 
     @property
     def places(self) -> Iterator[str]:
-        """Places of its files, once they are durable."""
         for handle in self.handles or ():
             yield from files_of(handle)
 
@@ -225,7 +223,6 @@ class ChangeLog:
             self._start(upload)
 
     def _seal(self) -> bool:
-        """Closes the open part; False if it is empty."""
         if not self._open.size:
             return False
         self._row_bytes = self._open.size / max(1, self._rows)
@@ -257,7 +254,6 @@ class ChangeLog:
 
     @property
     def position(self) -> int:
-        """Number of the next part."""
         return self._position
 
     def handle(
@@ -456,7 +452,7 @@ class PendingLog:
         write_base: Callable[[LogPlace], KeyedStateHandle | None],
         columns: KeyGroupsStateHandle | None,
     ) -> ChangelogStateBackendHandle | None:
-        """Make all of it durable; None where there is no state. Blocking, off the loop.
+        """Make all of it durable; None if there is no state. Blocking, off the loop.
 
         columns: columnar state. Raises StorageFailed, CheckpointAborted.
         """

@@ -70,7 +70,7 @@ class Pruned(Protocol):
     def prune(self, steps: int, kept: Callable[[object], object]) -> None:
         """Look at about that many entries, other ones each time, and leave of each what is kept.
 
-        kept: gives the entry itself, a new one, or None where nothing is left of it; what it once
+        kept: gives the entry itself, a new one, or None if nothing is left of it; what it once
         gave itself may be missed until it is looked at again.
         """
         ...

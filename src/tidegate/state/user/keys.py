@@ -59,7 +59,7 @@ class Keys:
     def check(self, key: object) -> None:
         """Undeclared keys show only now whether they are those of the restored state.
 
-        Raises SerializerIncompatible where this one is of another type.
+        Raises SerializerIncompatible if this one is of another type.
         """
         assert self.serializer is not None, "what was restored has told the type of its keys"
         held, found = self.serializer.type_info, key_type_of(key, where=self._where)

@@ -40,7 +40,7 @@ class Kind(Enum):
 
 
 def kind_of(descriptor: StateDescriptor, *, where: str) -> Kind:
-    """The kind of state that a descriptor stands for; raises ConfigError where it is incomplete.
+    """The kind of state that a descriptor stands for; raises ConfigError if it is incomplete.
 
     where: names the operator in errors.
     """
@@ -110,7 +110,6 @@ def _copy_dict(entry: object) -> object:
 
 
 def view(descriptor: StateDescriptor, table: KeyedTable) -> State:
-    """State object for user functions."""
     match descriptor:
         case ListStateDescriptor():
             return TableListState(table, part_copier(descriptor))

@@ -184,7 +184,7 @@ class OperatorStates:
         return held.state
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> SubtaskBroadcastState:
-        """The map of that name; raises RestoreRefused where what was restored does not fit.
+        """The map of that name; raises RestoreRefused if what was restored does not fit.
 
         Raises ConfigError for a time to live, and for a name that is in use otherwise.
         """
@@ -294,7 +294,6 @@ class OperatorSnapshot:
 
     @property
     def encoded(self) -> list[tuple[str, StateDistribution, list[bytes]]]:
-        """Name, mode and elements of each state."""
         return self._encoded
 
     def steps(self, rows: Callable[[], int]) -> Iterator[int]:

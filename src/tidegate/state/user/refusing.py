@@ -15,8 +15,6 @@ Entries = dict[object, object]
 
 
 class _Refusing(dict[object, object]):
-    """Replaces entries that may not be accessed."""
-
     def __init__(self, refusal: Callable[[], Exception]) -> None:
         super().__init__()
         self._refusal = refusal

@@ -94,7 +94,7 @@ class TimerQueue:
     def register(self, ms: int, namespace: object = None) -> None:
         """Set a timer of the current key, once for each time and namespace.
 
-        Raises UserError where there is no current key, or for what is no time.
+        Raises UserError if there is no current key, or for what is no time.
         """
         pair = self._stand_on(ms, namespace)
         if self._value() is None:

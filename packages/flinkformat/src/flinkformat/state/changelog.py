@@ -50,7 +50,7 @@ Place = tuple[int, Any, Any]
 class Changelog:
     """Keyed state of one subtask, to which changes are applied in order.
 
-    key: the keys' serializer, or None where only timers can tell it.
+    key: the keys' serializer, or None if only timers can tell it.
     """
 
     def __init__(self, key: FlinkSerializer | None) -> None:

@@ -59,7 +59,7 @@ class PartitionFinder:
     def find(self, known: Collection[KafkaTopicPartition], *, first: bool) -> list[KafkaSplit]:
         """New partitions, with their starts and ends.
 
-        first: they begin where the user said, else at their beginning. Raises StorageFailed where
+        first: they begin where the user said, else at their beginning. Raises StorageFailed if
         the cluster does not answer, ConfigError for a known partition that is gone.
         """
         there = self._there()
