@@ -30,7 +30,6 @@ MANY_ATTRIBUTES = {
     "driver/driver:Driver": 27,
     "graph/transformations:OperatorTransformation": 17,
     "jobmaster/machine:JobMaster": 23,
-    "operators/async_calls/async_wait:AsyncWaitOperator": 25,
     "state/backend:OperatorBackend": 16,
     "state/log/changelog:ChangeLog": 21,
     "state/heap/hashmap:HashMapTable": 17,

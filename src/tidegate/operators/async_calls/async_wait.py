@@ -10,9 +10,7 @@ more records than may be called now, the others wait, and the input is held back
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from inspect import iscoroutine
-from itertools import count, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api import ship
@@ -20,15 +18,15 @@ from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.api.operator import Pause
 from tidegate.api.pieces import PIECE_GROWTH
-from tidegate.api.rows.batches import as_rows, shown
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch
 from tidegate.operators.async_calls.async_queue import Call, CallQueue, OrderedQueue, UnorderedQueue
+from tidegate.operators.async_calls.attempts import Attempts
 from tidegate.operators.async_calls.call_batches import Batches, BatchLimits
 from tidegate.operators.async_calls.call_context import CallContext
 from tidegate.operators.async_calls.call_places import (
-    Attempt,
     InProcesses,
     OnLoop,
     OnThreads,
@@ -36,13 +34,13 @@ from tidegate.operators.async_calls.call_places import (
 )
 from tidegate.operators.async_calls.call_processes import CallProcesses
 from tidegate.operators.async_calls.call_settings import Executor
+from tidegate.operators.async_calls.seats import LoopTasks, Seats
 from tidegate.operators.emit import emit_sorted
-from tidegate.operators.failures import user_code_failed, user_trace
+from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
-from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable
 
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.functions.async_functions import AsyncRetryStrategy
@@ -77,23 +75,14 @@ class AsyncWaitOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
-        self._share = context.settings.object_reuse
-        predicates = self._retry.get_retry_predicate()
-        self._retries_results = predicates.result_predicate()
-        self._retries_error = predicates.exception_predicate()
-        self._on_timeout = _timeout_of(self._function)
-        self._gives_one = not isinstance(self._function, AsyncFunction)
         self._queue: CallQueue = OrderedQueue() if self._ordered else UnorderedQueue()
-        self._waiting: deque[Call] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._called = self._going_on = 0
+        self._seats = Seats(self._settings.capacity, context.wake)
+        self._tasks = LoopTasks(context.start)
         self._rows_max = 2 * context.settings.rows
         self._leaving = 1  # results to pass on at once
-        self._is_open = self._is_over = False
         self._progress: asyncio.Future[None] | None = None
         self._letters = context.metrics.counter("numDeadLetters")
-        self._timed_out = context.metrics.counter("numCallsTimedOut")
-        context.metrics.gauge("callsGoingOnAfterTimeout", lambda: self._going_on)
+        context.metrics.gauge("callsGoingOnAfterTimeout", lambda: self._seats.going_on)
         self.declare(context)
         for value, timestamp_ms in self._state.get():
             self._admit(value, timestamp_ms)
@@ -114,15 +103,15 @@ class AsyncWaitOperator(FunctionOperator):
         if opening is None:
             self._opened()
         else:
-            self._begin(self._when_open(opening))
+            self._tasks.begin(self._when_open(opening))
 
     async def _when_open(self, opening: Awaitable[None]) -> None:
         await opening
         self._opened()
 
     def _opened(self) -> None:
-        self._is_open = True
-        if self._waiting:
+        self._seats.open()
+        if self._seats.has_waiting:
             self._context.wake()
 
     def _place(self, context: OperatorContext) -> Place:
@@ -138,7 +127,7 @@ class AsyncWaitOperator(FunctionOperator):
             place = InProcesses(CallProcesses(shipped), context.threads(at_once))
         else:
             place = OnThreads(function, self._call, context.threads(at_once))
-        self._ask = place.call
+        ask = place.call
         if batched:
             limits = BatchLimits(
                 rows=min(settings.batch_rows, settings.capacity),
@@ -149,7 +138,17 @@ class AsyncWaitOperator(FunctionOperator):
             alone = self.dead_letters is not None
             batches = Batches(place, limits, self._name, fail_alone=alone)
             self._open_places.append(batches)
-            self._ask = batches.ask
+            ask = batches.ask
+        self._attempts = Attempts(
+            function,
+            ask,
+            self._retry,
+            self._seats,
+            context.metrics.counter("numCallsTimedOut"),
+            timeout_ms=settings.timeout_ms,
+            share=context.settings.object_reuse,
+            operator=self._name,
+        )
         return place
 
     # --- what comes ---
@@ -224,9 +223,7 @@ class AsyncWaitOperator(FunctionOperator):
             if head.timestamp_ms is not None:
                 stamps += [head.timestamp_ms] * len(head.results)
             self._queue.pop()
-            head.has_left = True
-            if not head.goes_on:
-                self._called -= 1
+            self._seats.leave(head)
         return RowBatch(values, stamps if timed else None)
 
     def _next_done(self) -> asyncio.Future[None]:
@@ -238,9 +235,10 @@ class AsyncWaitOperator(FunctionOperator):
     def _admit(self, value: object, timestamp_ms: int | None) -> None:
         call = Call(value, timestamp_ms)
         self._queue.add(call)
-        self._waiting.append(call)
+        self._seats.wait(call)
 
     def _call_next(self) -> None:
+<<<<<<< HEAD
         while self._is_open and self._waiting and self._called < self._settings.capacity:
             self._called += 1
             self._begin(self._perform(self._waiting.popleft()))
@@ -259,10 +257,15 @@ class AsyncWaitOperator(FunctionOperator):
         except Exception as error:
             if not self._is_over:
                 self._context.start(_failing(error))
+=======
+        while (call := self._seats.take()) is not None:
+            self._tasks.begin(self._perform(call))
+        self.takes_input = self._seats.takes_more
+>>>>>>> 7fd360b (operators: asynchronous calls of attempts, seats and tasks)
 
     async def _perform(self, call: Call) -> None:
         try:
-            results = await self._outcome(call)
+            results = await self._attempts.outcome(call)
         except UserCodeFailed as error:
             if self.dead_letters is None:
                 raise
@@ -276,6 +279,7 @@ class AsyncWaitOperator(FunctionOperator):
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
 
+<<<<<<< HEAD
     async def _outcome(self, call: Call) -> list[object]:
         loop, timeout_s = asyncio.get_running_loop(), self._settings.timeout_ms / 1000
         limit = asyncio.timeout(None)
@@ -385,6 +389,8 @@ class AsyncWaitOperator(FunctionOperator):
             remedy="Give a list of results: [result] for one, [] for none.",
         )
 
+=======
+>>>>>>> 7fd360b (operators: asynchronous calls of attempts, seats and tasks)
     # --- checkpoints ---
 
     def snapshot(self, context: SnapshotContext) -> None:
@@ -392,22 +398,22 @@ class AsyncWaitOperator(FunctionOperator):
         self._state.update([(call.value, call.timestamp_ms) for call in self._queue.calls()])
 
     def close(self) -> Awaitable[None] | None:
+<<<<<<< HEAD
         self._is_over = True
+=======
+        """Leave the calls that are under way, then close the function."""
+        self._seats.close()
+        self._tasks.leave()
+>>>>>>> 7fd360b (operators: asynchronous calls of attempts, seats and tasks)
         return self._end() if self._open_places else None
 
     async def _end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         for place in reversed(self._open_places):
             try:
                 await place.close()
             except Exception as error:
                 raise user_code_failed(error, operator=self._name, call="close") from error
-
-
-async def _failing(error: Exception) -> None:
-    raise error
 
 
 def called_method(function: object) -> str:
@@ -417,6 +423,7 @@ def called_method(function: object) -> str:
         if kind.async_invoke_batch is not AsyncFunction.async_invoke_batch:
             return "async_invoke_batch"
     return "async_invoke"
+<<<<<<< HEAD
 
 
 def _cancelled() -> bool:
@@ -432,3 +439,5 @@ def _timeout_of(function: object) -> Callable[[Any], list[Any]] | None:
         given = cast("AsyncFunction[Any, Any]", function)
         return None if type(given).timeout is AsyncFunction.timeout else given.timeout
     return None
+=======
+>>>>>>> 7fd360b (operators: asynchronous calls of attempts, seats and tasks)
