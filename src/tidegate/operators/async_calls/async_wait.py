@@ -238,30 +238,9 @@ class AsyncWaitOperator(FunctionOperator):
         self._seats.wait(call)
 
     def _call_next(self) -> None:
-<<<<<<< HEAD
-        while self._is_open and self._waiting and self._called < self._settings.capacity:
-            self._called += 1
-            self._begin(self._perform(self._waiting.popleft()))
-        self.takes_input = self._called + len(self._waiting) <= self._settings.capacity
-
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
-        """Starts a coroutine on the loop; the end of the subtask cancels it and does not wait."""
-        task = asyncio.get_running_loop().create_task(self._guard(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())
-
-    async def _guard(self, work: Coroutine[object, object, None]) -> None:
-        try:
-            await work
-        except Exception as error:
-            if not self._is_over:
-                self._context.start(_failing(error))
-=======
         while (call := self._seats.take()) is not None:
             self._tasks.begin(self._perform(call))
         self.takes_input = self._seats.takes_more
->>>>>>> 7fd360b (operators: asynchronous calls of attempts, seats and tasks)
 
     async def _perform(self, call: Call) -> None:
         try:
@@ -279,118 +258,6 @@ class AsyncWaitOperator(FunctionOperator):
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
 
-<<<<<<< HEAD
-    async def _outcome(self, call: Call) -> list[object]:
-        loop, timeout_s = asyncio.get_running_loop(), self._settings.timeout_ms / 1000
-        limit = asyncio.timeout(None)
-
-        def began() -> None:
-            if limit.when() is None and not attempt.over:
-                limit.reschedule(loop.time() + timeout_s)
-
-        attempt = Attempt(began)
-        try:
-            async with limit:
-                return await self._attempts(call.value, attempt)
-        except (Exception, asyncio.CancelledError) as error:
-            if _cancelled():
-                raise asyncio.CancelledError from error  # the subtask is over, whatever that was
-            if not limit.expired():
-                raise self._failed(error, call.value) from error
-            self._timed_out.inc()
-            self._keep_place(call, attempt)
-            return self._late(call.value, error)
-        finally:
-            attempt.over = True
-
-    def _keep_place(self, call: Call, attempt: Attempt) -> None:
-        """Counts an abandoned call until it returns."""
-        running = attempt.running
-        if running is None or running.done():
-            return
-        call.goes_on = True
-        self._going_on += 1
-
-        def returned(_: object) -> None:
-            call.goes_on = False
-            self._going_on -= 1
-            if call.has_left and not self._is_over:
-                self._called -= 1
-                self._context.wake()
-
-        running.add_done_callback(returned)
-
-    async def _attempts(self, value: object, attempt: Attempt) -> list[object]:
-        for number in count(1):
-            try:
-                results = await self._ask(self._given(value), attempt)
-                if isinstance(results, Exception):
-                    raise results
-            except Exception as error:
-                if not self._again(self._retries_error, error, number):
-                    raise
-            else:
-                checked = self._checked(results, value)
-                if not self._again(self._retries_results, checked, number):
-                    return checked
-            if _cancelled():
-                raise asyncio.CancelledError  # the function has caught it, or made another of it
-            await asyncio.sleep(self._retry.get_backoff_time_millis(number) / 1000)
-        raise AssertionError("attempts end by one that is not repeated")
-
-    def _again(
-        self, predicate: Callable[[Any], bool] | None, outcome: object, attempt: int
-    ) -> bool:
-        return predicate is not None and self._retry.can_retry(attempt) and predicate(outcome)
-
-    def _given(self, value: object) -> object:
-        """The argument for the function, copied if a retry needs the original value."""
-        return value if self._share else private_copy(value)
-
-    def _late(self, value: object, expired: BaseException) -> list[object]:
-        """Results of the function's ``timeout`` for a value whose time is over."""
-        if self._on_timeout is None:
-            raise UserCodeFailed(
-                f"a call of operator '{self._name}' took longer than "
-                f"{self._settings.timeout_ms} ms",
-                where=f"operator '{self._name}', at the row {shown(value)}",
-                remedy="Give it a longer timeout, or results of AsyncFunction.timeout instead.",
-                trace=user_trace(expired.__context__ or expired),
-            ) from expired
-        try:
-            return self._listed(self._on_timeout(self._given(value)), value)
-        except Exception as error:
-            raise self._failed(error, value) from error
-
-    def _failed(self, error: BaseException, value: object) -> Exception:
-        if not isinstance(error, Exception):
-            cancelled = RuntimeError("what it waited for was cancelled")
-            error = cancelled.with_traceback(error.__traceback__)
-        return user_code_failed(error, operator=self._name, row=value)
-
-    def _checked(self, given: object, value: object) -> list[object]:
-        if iscoroutine(given):
-            given.close()
-            raise UserCodeFailed(
-                f"the function of operator '{self._name}' gave a coroutine, and is not declared "
-                "with 'async def'",
-                where=f"operator '{self._name}', at the row {shown(value)}",
-                remedy="Declare it with 'async def', and await within.",
-            )
-        return [given] if self._gives_one else self._listed(given, value)
-
-    def _listed(self, given: object, value: object) -> list[object]:
-        if isinstance(given, list):
-            return cast("list[object]", given)
-        raise UserCodeFailed(
-            "The result of AsyncFunction should be of list type: the function of operator "
-            f"'{self._name}' gave {shown(given)}, which is not a list",
-            where=f"operator '{self._name}', at the row {shown(value)}",
-            remedy="Give a list of results: [result] for one, [] for none.",
-        )
-
-=======
->>>>>>> 7fd360b (operators: asynchronous calls of attempts, seats and tasks)
     # --- checkpoints ---
 
     def snapshot(self, context: SnapshotContext) -> None:
@@ -398,13 +265,8 @@ class AsyncWaitOperator(FunctionOperator):
         self._state.update([(call.value, call.timestamp_ms) for call in self._queue.calls()])
 
     def close(self) -> Awaitable[None] | None:
-<<<<<<< HEAD
-        self._is_over = True
-=======
-        """Leave the calls that are under way, then close the function."""
         self._seats.close()
         self._tasks.leave()
->>>>>>> 7fd360b (operators: asynchronous calls of attempts, seats and tasks)
         return self._end() if self._open_places else None
 
     async def _end(self) -> None:
@@ -423,21 +285,3 @@ def called_method(function: object) -> str:
         if kind.async_invoke_batch is not AsyncFunction.async_invoke_batch:
             return "async_invoke_batch"
     return "async_invoke"
-<<<<<<< HEAD
-
-
-def _cancelled() -> bool:
-    """True if somebody cancels the running task, even if its time has just run out as well."""
-    task = asyncio.current_task()
-    assert task is not None, "asked in a task"
-    return task.cancelling() > 0
-
-
-def _timeout_of(function: object) -> Callable[[Any], list[Any]] | None:
-    """Result of the function's ``timeout``; None if a timeout fails the job."""
-    if isinstance(function, AsyncFunction):
-        given = cast("AsyncFunction[Any, Any]", function)
-        return None if type(given).timeout is AsyncFunction.timeout else given.timeout
-    return None
-=======
->>>>>>> 7fd360b (operators: asynchronous calls of attempts, seats and tasks)

@@ -103,11 +103,11 @@ class Attempts:
         return predicate is not None and self._retry.can_retry(attempt) and predicate(outcome)
 
     def _given(self, value: object) -> object:
-        """What the function may change: the value itself may be called again."""
+        """The argument for the function, copied if a retry needs the original value."""
         return value if self._share else private_copy(value)
 
     def _late(self, value: object, expired: BaseException) -> list[object]:
-        """What the function has to say for a value whose time is over."""
+        """Results of the function's ``timeout`` for a value whose time is over."""
         if self._on_timeout is None:
             raise UserCodeFailed(
                 f"a call of operator '{self._operator}' took longer than {self._timeout_ms} ms",
@@ -127,7 +127,6 @@ class Attempts:
         return user_code_failed(error, operator=self._operator, row=value)
 
     def _checked(self, given: object, value: object) -> list[object]:
-        """The results that a call gave."""
         if iscoroutine(given):
             given.close()
             raise UserCodeFailed(
@@ -150,14 +149,14 @@ class Attempts:
 
 
 def _cancelled() -> bool:
-    """Whether somebody wants the running task to end; also one whose time is just over."""
+    """True if somebody cancels the running task, even if its time has just run out as well."""
     task = asyncio.current_task()
     assert task is not None, "asked in a task"
     return task.cancelling() > 0
 
 
 def _timeout_of(function: object) -> Callable[[Any], list[Any]] | None:
-    """What a function says to a timeout; None where that fails the job."""
+    """Result of the function's ``timeout``; None if a timeout fails the job."""
     if isinstance(function, AsyncFunction):
         given = cast("AsyncFunction[Any, Any]", function)
         return None if type(given).timeout is AsyncFunction.timeout else given.timeout
