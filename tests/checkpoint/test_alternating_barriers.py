@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoint.barriers.aligned import (
+from tidegate.checkpoint.barriers.aligned import AlignedBarriers
+from tidegate.checkpoint.barriers.alternating import AlternatingBarriers
+from tidegate.checkpoint.barriers.modes import make_barrier_handler
+from tidegate.checkpoint.barriers.protocol import (
     AbortedByDriver,
-    AlignedBarriers,
     BarrierAnnounced,
     BarrierArrived,
     BarrierCommand,
@@ -26,8 +28,6 @@ from tidegate.checkpoint.barriers.aligned import (
     TriggeredByDriver,
     Unblock,
 )
-from tidegate.checkpoint.barriers.alternating import AlternatingBarriers
-from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.checkpoint.barriers.tracker import BarrierTracker
 from tidegate.model.elements import AlignmentType, Barrier, CheckpointOptions
 from tidegate.model.failure_reason import FailureReason

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.checkpoint.barriers.aligned import (
+from tidegate.checkpoint.barriers.aligned import AlignedBarriers
+from tidegate.checkpoint.barriers.modes import make_barrier_handler
+from tidegate.checkpoint.barriers.protocol import (
     ABORTED_MAX,
     AbortedByDriver,
-    AlignedBarriers,
     BarrierArrived,
     BarrierCommand,
     Cancel,
@@ -20,7 +21,6 @@ from tidegate.checkpoint.barriers.aligned import (
     TimeReached,
     TriggeredByDriver,
 )
-from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.checkpoint.barriers.tracker import COUNTED_MAX, BarrierTracker
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.failure_reason import FailureReason

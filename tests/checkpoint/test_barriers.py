@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.checkpoint.barriers.aligned import (
+from tidegate.checkpoint.barriers.aligned import AlignedBarriers
+from tidegate.checkpoint.barriers.modes import make_barrier_handler
+from tidegate.checkpoint.barriers.protocol import (
     ABORTED_MAX,
     AbortedByDriver,
-    AlignedBarriers,
     BarrierAnnounced,
     BarrierArrived,
     BarrierCommand,
@@ -23,7 +24,6 @@ from tidegate.checkpoint.barriers.aligned import (
     TriggeredByDriver,
     Unblock,
 )
-from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import ChannelId, CheckpointId

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.checkpoint.barriers.aligned import (
+from tidegate.checkpoint.barriers.aligned import AlignedBarriers
+from tidegate.checkpoint.barriers.protocol import (
     AbortedByDriver,
-    AlignedBarriers,
     BarrierArrived,
     BarrierCommand,
     Block,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.barriers.aligned import BarrierAnnounced, EndAnnounced
+from tidegate.checkpoint.barriers.protocol import BarrierAnnounced, EndAnnounced
 from tidegate.checkpoint.channel_state.group import Side
 from tidegate.model.elements import (
     ArrowBatch,
@@ -19,7 +19,7 @@ from tidegate.slot.channel_state import EMPTY
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from tidegate.checkpoint.barriers.aligned import BarrierEvent
+    from tidegate.checkpoint.barriers.protocol import BarrierEvent
     from tidegate.checkpoint.channel_state.file_format import ChannelInfo
     from tidegate.model.elements import Element
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId

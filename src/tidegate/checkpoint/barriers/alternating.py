@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.barriers.aligned import (
-    AlignedBarriers,
+from tidegate.checkpoint.barriers.aligned import AlignedBarriers
+from tidegate.checkpoint.barriers.protocol import (
     BarrierAnnounced,
     EndAnnounced,
     FinishPersisting,
@@ -36,7 +36,7 @@ from tidegate.checkpoint.barriers.aligned import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidegate.checkpoint.barriers.aligned import BarrierCommand, BarrierEvent
+    from tidegate.checkpoint.barriers.protocol import BarrierCommand, BarrierEvent
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import ChannelId
 

@@ -15,7 +15,7 @@ from tidegate.model.settings import CheckpointingMode
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidegate.checkpoint.barriers.aligned import BarrierHandler
+    from tidegate.checkpoint.barriers.protocol import BarrierHandler
     from tidegate.model.ids import ChannelId
     from tidegate.model.settings import CheckpointSettings
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tidegate.checkpoint.barriers.aligned import (
+from tidegate.checkpoint.barriers.protocol import (
     AbortedByDriver,
     BarrierAnnounced,
     BarrierArrived,
@@ -31,7 +31,7 @@ from tidegate.model.failure_reason import FailureReason
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidegate.checkpoint.barriers.aligned import BarrierCommand, BarrierEvent
+    from tidegate.checkpoint.barriers.protocol import BarrierCommand, BarrierEvent
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import ChannelId, CheckpointId
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
-from tidegate.checkpoint.barriers.aligned import (
+from tidegate.checkpoint.barriers.modes import make_barrier_handler
+from tidegate.checkpoint.barriers.protocol import (
     AbortedByDriver,
     BarrierCommand,
     BarrierEvent,
@@ -24,13 +25,12 @@ from tidegate.checkpoint.barriers.aligned import (
     TriggeredByDriver,
     Unblock,
 )
-from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.model.control import CheckpointDeclined
 from tidegate.model.elements import CancelBarrier
 from tidegate.model.failure_reason import FailureReason
-from tidegate.slot.alignment import ProcessedBytes
 from tidegate.slot.in_flight import InFlight, OutputTimeout
 from tidegate.slot.subtask.cutting import Cutting, age_ms
+from tidegate.slot.subtask.processed_bytes import ProcessedBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.slot.alignment import ProcessedBytes
     from tidegate.slot.channels.output import Outputs
     from tidegate.slot.in_flight import InFlight
     from tidegate.slot.subtask.chain import Chain
     from tidegate.slot.subtask.deployment import Deployment
     from tidegate.slot.subtask.ending import Ending
+    from tidegate.slot.subtask.processed_bytes import ProcessedBytes
     from tidegate.slot.subtask.snapshot import PendingState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api.operator import Polled, SourceOperator
-from tidegate.checkpoint.barriers.aligned import BarrierArrived, CancelArrived, ChannelEnded
+from tidegate.checkpoint.barriers.protocol import BarrierArrived, CancelArrived, ChannelEnded
 from tidegate.model.elements import (
     ArrowBatch,
     Barrier,
