@@ -39,7 +39,7 @@ class Debloated(World):
         """So many turns, each followed by what is due."""
         for _ in range(count):
             assert self.subtask.runnable
-            self.subtask.turn()
+            self.turn()
             self.tick()
 
     def tick(self) -> None:
@@ -111,7 +111,7 @@ def test_arrow_batches_are_not_debloated() -> None:
     batch = ArrowBatch(pa.record_batch({"v": [1]}))
     for _ in range(10):
         world.put(0, *[batch] * 5)
-        world.subtask.turn()
+        world.turn()
         world.pass_time(0)
     assert world.subtask.figures.buffer_rows == 1_000
 

@@ -57,7 +57,7 @@ def world_of(*operators: Operator, inputs: int = 1, settings: JobSettings = LARG
 def turns(world: World, count: int) -> None:
     for _ in range(count):
         assert world.subtask.runnable
-        world.subtask.turn()
+        world.turn()
 
 
 def test_a_source_gives_a_slow_chain_one_row_a_turn() -> None:

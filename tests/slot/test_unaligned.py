@@ -66,7 +66,7 @@ def test_of_a_batch_that_was_read_in_part_the_rest_is_saved() -> None:
     world.pieces_of(2)
     world.subtask.start()
     world.put(0, rows(1, 2, 3, 4, 5))
-    world.subtask.turn()
+    world.turn()
     world.put(0, world.barrier(7)).run()
     assert world.saved.came(7) == [3, 4, 5]
 
@@ -115,9 +115,9 @@ def test_it_may_show_as_running_while_it_reads_what_was_restored(during: bool) -
     world = World(Recorder("a", []), settings=replace(UNALIGNED, checkpoints=checkpoints))
     world.gate.restore([(world.inputs[0].id, rows(1)), (world.inputs[0].id, rows(2))])
     world.subtask.start()
-    world.subtask.turn()
+    world.turn()
     assert world.states == ([ExecutionState.RUNNING] if during else [])
-    world.subtask.turn()
+    world.turn()
     assert world.states == [ExecutionState.RUNNING]
     world.put(0, rows(3)).run()
     sent = [value for each in world.sent[0] if isinstance(each, RowBatch) for value in each.values]
@@ -347,7 +347,7 @@ class Run:
 
     def _turn(self) -> None:
         if self.world.subtask.runnable:
-            self.world.subtask.turn()
+            self.world.turn()
 
     def _come(self) -> None:
         channel = self._chance.randrange(2)

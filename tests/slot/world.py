@@ -297,8 +297,14 @@ class World:
         for _ in range(10_000):
             if not self.subtask.runnable:
                 return self
-            self.subtask.turn()
+            self.turn()
         raise AssertionError("the subtask asks for turns without end")
+
+    def turn(self) -> None:
+        """One turn; there has to be something to do."""
+        work = self.subtask.next_work()
+        assert work is not None, "nothing to do"
+        self.subtask.turn(work)
 
     def put(self, channel: int, *elements: Element) -> "World":
         for element in elements:

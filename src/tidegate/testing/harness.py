@@ -434,9 +434,10 @@ class _Subtask:
 
     def advance(self) -> bool:
         """Does the next piece of work; False if there was none."""
-        if not self._subtask.runnable:
+        work = self._subtask.next_work()
+        if work is None:
             return False
-        self._subtask.turn()
+        self._subtask.turn(work)
         return True
 
     async def close(self) -> None:

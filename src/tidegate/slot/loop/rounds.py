@@ -94,8 +94,8 @@ class Rounds:
             if self._waits(subtask):
                 waiting.append(subtask)
                 continue
-            if subtask.runnable:
-                self._turn(subtask)
+            if (work := subtask.next_work()) is not None:
+                self._turn(subtask, work)
                 if subtask.runnable:
                     self._list(subtask)
             if clock.precise_s() >= until_s:
@@ -119,9 +119,9 @@ class Rounds:
     def _is_open(self, checkpoint: CheckpointId) -> bool:
         return any(subtask.owes(checkpoint) for subtask in self.subtasks.values())
 
-    def _turn(self, subtask: Subtask) -> None:
+    def _turn(self, subtask: Subtask, work: Callable[[], None]) -> None:
         is_urgent, began_s = subtask.is_urgent, self._clock.precise_s()
-        self.act(subtask, subtask.turn)
+        self.act(subtask, lambda: subtask.turn(work))
         if not is_urgent:
             self.courtesy.called(subtask.execution, self._clock.precise_s() - began_s)
 

@@ -67,8 +67,8 @@ class Subtask:
 
     # --- turns ---
 
-    def _next(self) -> Callable[[], None] | None:
-        """The next piece of work; None where there is nothing to do."""
+    def next_work(self) -> Callable[[], None] | None:
+        """The next piece of work, for a turn at once; None where there is nothing to do."""
         ending, chain = self.ending, self.chain
         if not self._started or self.state.is_terminal:
             return None
@@ -94,21 +94,21 @@ class Subtask:
     @property
     def runnable(self) -> bool:
         """True if a turn would do something."""
-        return self._next() is not None
+        return self.next_work() is not None
 
     @property
     def is_urgent(self) -> bool:
         """True if the next turn is for a checkpoint, not for rows."""
         return self._checkpointing.is_urgent
 
-    def turn(self) -> None:
-        """Do one piece of work. Errors are the subtask's failure."""
-        work, is_urgent = self._next(), self.is_urgent
-        began_s = self.turns.begin()
-        if work is not None:
-            work()
-        self._run_if_recovered()
-        self._end_if_it_may()
+    def turn(self, work: Callable[[], None]) -> None:
+        """Do the piece of work that is next. Errors are the subtask's failure."""
+        is_urgent, began_s = self._checkpointing.is_urgent, self.turns.begin()
+        work()
+        if self.state is ExecutionState.INITIALIZING:
+            self._run_if_recovered()
+        if self.ending.may_come:
+            self._end_if_it_may()
         idle = self.chain.idle and self.input.is_idle
         if idle or self.turns.is_long(began_s):
             self.outputs.flush()
@@ -131,10 +131,9 @@ class Subtask:
         self._host.ready()
 
     def _run_if_recovered(self) -> None:
-        """Reports RUNNING once restored in-flight data are read, or need not be."""
-        if self.state is ExecutionState.INITIALIZING and (
-            self.deployment.settings.checkpoints.during_recovery or not self.input.gate.recovering
-        ):
+        """It runs, for others to see, once restored in-flight data are read, or need not be."""
+        during = self.deployment.settings.checkpoints.during_recovery
+        if during or not self.input.gate.recovering:
             self._change(ExecutionState.RUNNING)
 
     def wake(self) -> None:
@@ -200,7 +199,7 @@ class Subtask:
         self._checkpointing.trigger(barrier)
 
     def abort(self, checkpoint: CheckpointId, latest_completed: CheckpointId | None) -> None:
-        """The driver aborted a checkpoint; the latest completed one repairs a lost message."""
+        """The driver has given a checkpoint up; the latest completed one repairs a lost message."""
         if latest_completed is not None:
             self.complete(latest_completed, None)
         self._checkpointing.give_up(checkpoint)
@@ -233,6 +232,7 @@ class Subtask:
 
     @property
     def figures(self) -> SubtaskFigures:
+        """Counters since the deployment."""
         debloater, valve, operators = self.turns.debloater, self.input.valve, self.chain.operators
         size = debloater.size if debloater is not None else None
         is_source = self.input.is_source
