@@ -159,8 +159,8 @@ PROTOCOL = [
     Mutant(
         "the barrier is sent after the snapshot's first row",
         "slot/channels/output.py",
-        '        """Send a mark, behind the rows gathered so far."""\n        self.flush()\n',
-        '        """Send a mark, behind the rows gathered so far."""\n',
+        "        self.flush()\n        self._send(mark)\n",
+        "        self._send(mark)\n",
     ),
     Mutant(
         "operators do not prepare before the barrier",

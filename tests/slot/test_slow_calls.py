@@ -188,7 +188,7 @@ def test_between_two_results_of_an_endless_generator_the_slot_gets_its_turn(resu
         turns(world, 1)
         assert world.subtask.figures.rows_out > results, "a turn gets somewhere"
         assert world.clock.now_ms - began_ms <= max(CALL_MS, 2 * 5)
-    world.subtask.flush()
+    world.subtask.outputs.flush()
     assert world.sent[0], "what there is leaves"
 
 

@@ -22,17 +22,14 @@ class DriverLink:
         self._wire: Wire | None = None
 
     def dialled(self, wire: Wire) -> None:
-        """The driver has been reached."""
         self._wire = wire
 
     def send(self, message: ToDriver) -> None:
-        """Send a message."""
         if self._wire is not None:
             self.send_printed()  # ahead of the subtask's end, behind which nobody listens
             self._wire.send([pickle.dumps(message, protocol=5)])
 
     def send_printed(self) -> None:
-        """Sends the driver what functions have printed."""
         if self._wire is not None:
             for printed in self._printing.take():
                 self._wire.send([pickle.dumps(printed, protocol=5)])

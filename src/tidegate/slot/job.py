@@ -48,11 +48,9 @@ class SlotJob:
 
     @property
     def storage(self) -> CheckpointStorage:
-        """Where the job's checkpoints are."""
         return self.view.storage
 
     async def read_back(self, asked: ReadBack) -> HasRead:
-        """See whether this process, too, can read a savepoint."""
         files, error = self.storage.files, None
         try:
             await self._world.run_blocking(
@@ -69,7 +67,6 @@ class SlotJob:
         info: OperatorInfo,
         key_type: TypeInformation | None,
     ) -> OperatorBackend:
-        """The state of one operator of a subtask, still empty."""
         slot, draw = self.settings.slot, self._world.chance.bits64
         shares = slot.rocksdb is None and slot.state_files.incremental and slot.changelog is None
         return OperatorBackend(

@@ -65,7 +65,6 @@ class LocalState:
         return LocalPlace(self.folders, backend, self._memory, settings.state_files)
 
     def heard(self, message: ToSlot) -> None:
-        """Handles a message of the driver."""
         match message:
             case CheckpointComplete(_, checkpoint):
                 self._tidy(lambda folders: folders.on_complete(checkpoint))
@@ -84,6 +83,5 @@ class LocalState:
         await self._run_blocking(tidy)
 
     async def close(self) -> None:
-        """The slot ends, and nothing works in its folders any more."""
         if self.folders.in_use:
             await self._run_blocking(lambda: self.folders.close(over=self._over))

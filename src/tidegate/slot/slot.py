@@ -100,7 +100,6 @@ class Slot:
 
     @property
     def calls(self) -> Calls:
-        """In whose code the slot is."""
         return self._rounds.calls
 
     @property
@@ -118,7 +117,6 @@ class Slot:
         self._driver.send(self.pulse)
 
     def send_printed(self) -> None:
-        """Sends the driver what functions have printed."""
         self._driver.send_printed()
 
     def end(self, reason: str, error: TidegateError | None = None) -> None:
@@ -169,7 +167,6 @@ class Slot:
     # --- the driver's words ---
 
     def message(self, message: ToSlot) -> None:
-        """Handles a message of the driver."""
         if self._job is not None:
             self._job.local.heard(message)
         match message:

@@ -302,7 +302,7 @@ class OperatorHarness:
         room, outputs = Room(), list[ChannelOutput]()
         for index, subtask in enumerate(self._subtasks):
             channel, slot = ChannelId(number, 0, index), self._settings.slot
-            reading = _Reading(subtask, subtask.gate.inputs[number])
+            reading = _Reading(subtask.gate, subtask.gate.inputs[number])
             output = ChannelOutput(channel, slot, reading, room)
             output.resize(max(slot.rows, slot.arrow_rows))
             outputs.append(output)
@@ -352,31 +352,29 @@ class OperatorHarness:
         return any([subtask.advance() for subtask in self._subtasks])
 
 
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """The reading end of a channel that leads to a subtask."""
 
-    def __init__(self, subtask: _Subtask, channel: InputChannel) -> None:
-        self._gate = subtask.gate
-        self._channel = channel
+    gate: Gate
+    channel: InputChannel
 
     def send(self, element: Element) -> None:
-        """Hand an element over."""
-        self._gate.put(self._channel, element)
+        self.gate.put(self.channel, element)
 
 
+@dataclass(frozen=True, slots=True)
 class _Writing:
     """The writing end of a channel that leads to a subtask, which sends batches as they come."""
 
-    def __init__(self, outputs: Sequence[ChannelOutput], number: int) -> None:
-        self._outputs = outputs
-        self._number = number
+    outputs: Sequence[ChannelOutput]
+    number: int
 
     def grant(self) -> None:
-        """Give it credit for one more batch."""
-        self._outputs[self._number].granted(1)
+        self.outputs[self.number].granted(1)
 
     def resize(self, rows: int) -> None:
-        """Ask it for batches of so many rows."""
+        pass
 
 
 class _Subtask:
@@ -546,16 +544,15 @@ class _Results:
         self.main += _rows(batch)
 
 
+@dataclass(frozen=True, slots=True)
 class _SideResults:
     """Collects a side output of all subtasks."""
 
-    def __init__(self, results: _Results, tag: str) -> None:
-        self._results = results
-        self._tag = tag
+    results: _Results
+    tag: str
 
     def accept(self, batch: Batch) -> None:
-        """Keep a batch of the side output."""
-        self._results.sides.setdefault(self._tag, []).extend(_rows(batch))
+        self.results.sides.setdefault(self.tag, []).extend(_rows(batch))
 
 
 class _KeptOutput(ChainOutput):

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 class Alarms(Protocol):
     """Calls what is to be called at a time."""
 
-    def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
-        """Call something at a monotonic time."""
-        ...
+    def call_at(self, at_ms: int, act: Callable[[], None]) -> None: ...
 
 
 class Debloater:
@@ -57,8 +55,6 @@ class Debloater:
             self.size.emptied()
 
     def begin(self, alarms: Alarms, clock: Clock) -> None:
-        """Measure each period from now on."""
-
         def measure() -> None:
             self.measure(clock.precise_s())
             self.begin(alarms, clock)

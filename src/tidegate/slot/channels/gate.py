@@ -79,9 +79,7 @@ class InputChannel:
 class Reader(Protocol):
     """The subtask that reads a gate."""
 
-    def ready(self) -> None:
-        """There may be something to do: ask for a turn."""
-        ...
+    def ready(self) -> None: ...
 
 
 class Gate:
@@ -118,7 +116,6 @@ class Gate:
 
     @property
     def backlog(self) -> Backlog:
-        """Rows that wait in row batches."""
         rows = batches = channels = 0
         for channel in self._channels.values():
             waiting = [len(each) for each in channel.queue if isinstance(each, RowBatch)]
@@ -130,7 +127,6 @@ class Gate:
         return Backlog(rows, batches, channels)
 
     def put(self, channel: InputChannel, element: Element) -> None:
-        """Something has come on a channel."""
         if self.heard is not None and self.heard(channel, element):
             return
         channel.queue.append(element)
@@ -195,7 +191,6 @@ class Gate:
 
     @property
     def recovering(self) -> bool:
-        """True while restored data are still to be read."""
         return bool(self._restored)
 
     def _poll_restored(self, rows_max: int) -> tuple[InputChannel, Element]:
@@ -209,7 +204,6 @@ class Gate:
         return channel, self._rest(batch, taken)
 
     def restored_in(self, channel: ChannelId) -> list[Batch]:
-        """Restored data of a channel that are still to be read."""
         return [
             self._rest(batch, 0 if position else self._restored_taken)
             for position, (each, batch) in enumerate(self._restored)
@@ -237,11 +231,9 @@ class Gate:
         return batch.piece(taken, len(batch)) if taken else batch
 
     def block(self, channel: ChannelId) -> None:
-        """Stops reading from a channel."""
         self._channels[channel].blocked = True
 
     def unblock(self, channels: Collection[ChannelId]) -> None:
-        """Read from these again."""
         for each in channels:
             channel = self._channels[each]
             channel.blocked = False

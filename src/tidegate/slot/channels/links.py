@@ -30,9 +30,7 @@ class Linked(Protocol):
     @property
     def execution(self) -> ExecutionId: ...
 
-    def granted(self) -> None:
-        """Credit has come for one of its outputs."""
-        ...
+    def granted(self) -> None: ...
 
     def fail(self, error: Exception) -> None:
         """An element of one of its channels could not be read or sent."""
@@ -125,7 +123,6 @@ class Links:
                 self._lost(peer, PeerLost(f"the link to slot {peer} is over: {error.what}"))
 
     def close(self) -> None:
-        """End all links, and those that are still being made."""
         self._closed = True
         wires = list(self._wires.values())
         self._wires.clear()
@@ -153,13 +150,15 @@ class Links:
         """The reading end of a channel, in this slot or in another one."""
         if slot == self._slot:
             return _NearConsumer(self._inputs, _key(channel, execution))
-        return _FarConsumer(self._wires, slot, execution, channel)
+        header = _frame(FrameKind.ELEMENT, execution, channel)
+        return _FarConsumer(self._wires, slot, header)
 
     def to_producer(self, execution: ExecutionId, channel: ChannelId, slot: SlotId) -> Producer:
         """The sending end of a channel, in this slot or in another one."""
         if slot == self._slot:
             return _NearProducer(self._outputs, _key(channel, execution))
-        return _FarProducer(self._wires, slot, execution, channel)
+        credit = _frame(FrameKind.CREDIT, execution, channel, 1)
+        return _FarProducer(self._wires, slot, execution, channel, credit)
 
     def frame(self, frame: memoryview) -> None:
         """A frame has come over a link; one of a deployment that is not here is dropped."""
@@ -217,92 +216,72 @@ class _Output:
             self.linked.granted()
 
 
+@dataclass(frozen=True, slots=True)
 class _NearConsumer:
     """The reading end of a channel within the slot; gone once its subtask is over."""
 
-    __slots__ = ("_inputs", "_key")
-
-    def __init__(self, inputs: Mapping[ChannelKey, _Input], key: ChannelKey) -> None:
-        self._inputs = inputs
-        self._key = key
+    inputs: Mapping[ChannelKey, _Input]
+    key: ChannelKey
 
     def send(self, element: Element) -> None:
-        found = self._inputs.get(self._key)
+        found = self.inputs.get(self.key)
         if found is not None:
             found.gate.put(found.channel, element)
 
 
+@dataclass(frozen=True, slots=True)
 class _FarConsumer:
     """The reading end of a channel in another slot.
 
     A link that is broken takes nothing: the subtasks that need it are about to fail.
     """
 
-    __slots__ = ("_header", "_slot", "_wires")
-
-    def __init__(
-        self,
-        wires: Mapping[SlotId, Wire],
-        slot: SlotId,
-        execution: ExecutionId,
-        channel: ChannelId,
-    ) -> None:
-        self._wires = wires
-        self._slot = slot
-        self._header = _frame(FrameKind.ELEMENT, execution, channel)
+    wires: Mapping[SlotId, Wire]
+    slot: SlotId
+    header: bytes
 
     def send(self, element: Element) -> None:
-        wire = self._wires.get(self._slot)
+        wire = self.wires.get(self.slot)
         if wire is not None:
-            wire.send([self._header, *codec.encode(element)])
+            wire.send([self.header, *codec.encode(element)])
 
 
+@dataclass(frozen=True, slots=True)
 class _NearProducer:
     """The sending end of a channel within the slot; gone once its subtask is over."""
 
-    __slots__ = ("_key", "_outputs")
-
-    def __init__(self, outputs: Mapping[ChannelKey, _Output], key: ChannelKey) -> None:
-        self._outputs = outputs
-        self._key = key
+    outputs: Mapping[ChannelKey, _Output]
+    key: ChannelKey
 
     def grant(self) -> None:
-        found = self._outputs.get(self._key)
+        found = self.outputs.get(self.key)
         if found is not None:
             found.grant(1)
 
     def resize(self, rows: int) -> None:
-        found = self._outputs.get(self._key)
+        found = self.outputs.get(self.key)
         if found is not None:
             found.output.resize(rows)
 
 
+@dataclass(frozen=True, slots=True)
 class _FarProducer:
     """The sending end of a channel in another slot; as `_FarConsumer` where its link is broken."""
 
-    __slots__ = ("_channel", "_credit", "_execution", "_slot", "_wires")
-
-    def __init__(
-        self,
-        wires: Mapping[SlotId, Wire],
-        slot: SlotId,
-        execution: ExecutionId,
-        channel: ChannelId,
-    ) -> None:
-        self._wires = wires
-        self._slot = slot
-        self._execution = execution
-        self._channel = channel
-        self._credit = _frame(FrameKind.CREDIT, execution, channel, 1)
+    wires: Mapping[SlotId, Wire]
+    slot: SlotId
+    execution: ExecutionId
+    channel: ChannelId
+    credit: bytes
 
     def grant(self) -> None:
-        self._send(self._credit)
+        self._send(self.credit)
 
     def resize(self, rows: int) -> None:
-        self._send(_frame(FrameKind.SIZE, self._execution, self._channel, rows))
+        self._send(_frame(FrameKind.SIZE, self.execution, self.channel, rows))
 
     def _send(self, frame: bytes) -> None:
-        wire = self._wires.get(self._slot)
+        wire = self.wires.get(self.slot)
         if wire is not None:
             wire.send([frame])
 

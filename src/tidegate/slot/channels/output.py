@@ -97,12 +97,10 @@ class ChannelOutput:
             self.flush()
 
     def arrow(self, batch: ArrowBatch) -> None:
-        """Send an Arrow batch, behind the rows gathered so far."""
         self.flush()
         self._send(batch)
 
     def mark(self, mark: Mark) -> None:
-        """Send a mark, behind the rows gathered so far."""
         self.flush()
         self._send(mark)
 
@@ -137,7 +135,6 @@ class ChannelOutput:
         return overtaken
 
     def flush(self) -> None:
-        """Send what is gathered."""
         gathered, self._gathered = self._gathered, None
         if gathered is not None:
             self._send(gathered)
@@ -148,7 +145,6 @@ class ChannelOutput:
         self._sender.rows, self._sender.arrow_rows = min(rows, full), min(rows, arrow_full)
 
     def granted(self, credit: int) -> None:
-        """The reader has taken batches."""
         had_room = self._sender.has_room
         for element in self._sender.grant(credit):
             self._consumer.send(element)
@@ -175,12 +171,10 @@ class Outputs:
         self.room = room
 
     def mark(self, mark: Mark) -> None:
-        """Send a mark on every channel."""
         for channel in self.channels:
             channel.mark(mark)
 
     def flush(self) -> None:
-        """Send what is gathered."""
         for channel in self.channels:
             channel.flush()
 
@@ -193,16 +187,13 @@ class Outputs:
 
     @property
     def has_sent(self) -> bool:
-        """True if nothing waits for credit."""
         return self.room.waiting == 0
 
 
 class Route(Protocol):
     """Spreads the output of one edge over its channels."""
 
-    def batch(self, batch: Batch, now_ms: int) -> None:
-        """Send each row where it belongs."""
-        ...
+    def batch(self, batch: Batch, now_ms: int) -> None: ...
 
 
 class _Broadcast:

@@ -30,7 +30,6 @@ class Room:
 
     @property
     def is_free(self) -> bool:
-        """True if more may be sent."""
         return self.waiting == 0 or self.overdraft
 
     @property
@@ -51,13 +50,11 @@ class Room:
             portion.crowded(channel, batches)
 
     def begin_wait(self) -> None:
-        """One more channel waits for credit."""
         if not self.waiting:
             self._since_s = self._now_s()
         self.waiting += 1
 
     def end_wait(self) -> None:
-        """A channel has credit again."""
         self.waiting -= 1
         if not self.waiting:
             self._waited_s += self._now_s() - self._since_s

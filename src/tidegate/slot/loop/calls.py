@@ -45,7 +45,6 @@ class Calls:
 
     @property
     def current(self) -> Call | None:
-        """The running call; None if there is none."""
         return self._current
 
     def begin(self, execution: ExecutionId, now_ms: int) -> Call | None:
@@ -62,7 +61,6 @@ class Calls:
         self._tell(execution, False)
 
     def closed(self, execution: ExecutionId) -> None:
-        """No code of the subtask runs any more."""
         self._cancelled.discard(execution)
         self._tell(execution, True)
 

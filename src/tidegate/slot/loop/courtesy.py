@@ -91,7 +91,6 @@ class Courtesy:
         return False
 
     def given_up(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was aborted."""
         self._waiting = {
             execution: waiting
             for execution, waiting in self._waiting.items()

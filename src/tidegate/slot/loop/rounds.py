@@ -59,11 +59,9 @@ class Rounds:
         self._wake.set()
 
     def wake(self) -> None:
-        """There may be something to do: end the rest."""
         self._wake.set()
 
     def encode(self, snapshot: SubtaskSnapshot) -> None:
-        """Encode a snapshot, behind those that were cut before it."""
         self._encoding.append(snapshot)
         self._wake.set()
 
@@ -154,8 +152,7 @@ class Rounds:
     # --- rest ---
 
     def flush(self) -> None:
-        """Send what all subtasks have gathered."""
-        self._each(lambda subtask: subtask.flush())
+        self._each(lambda subtask: subtask.outputs.flush())
 
     async def rest(self) -> None:
         """Nothing to do: wait for the network, a timer or the pool."""

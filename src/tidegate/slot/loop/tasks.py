@@ -21,7 +21,6 @@ class Tasks:
         return len(self._running)
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin a coroutine."""
         task = asyncio.get_running_loop().create_task(work)
         self._count(task)
         return task

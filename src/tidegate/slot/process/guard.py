@@ -76,27 +76,21 @@ class Stoppable(Protocol):
     """The driver's process, as a guard sees it."""
 
     @property
-    def stopped(self) -> bool:
-        """True if the system does not let it run, or it is gone."""
-        ...
+    def stopped(self) -> bool: ...
 
 
 class Guarded(Protocol):
     """The slot's process, as its guard sees it."""
 
     @property
-    def gone(self) -> bool:
-        """True once it has ended."""
-        ...
+    def gone(self) -> bool: ...
 
     @property
     def stopped(self) -> bool:
         """True if the system does not let it run, as after SIGSTOP."""
         ...
 
-    def signal(self, number: int) -> None:
-        """Sends a signal to the process."""
-        ...
+    def signal(self, number: int) -> None: ...
 
 
 class Heart:
@@ -120,7 +114,6 @@ class Heart:
         return self._pulse.slot
 
     def heard(self, pulse: Pulse, now_ms: int) -> None:
-        """The slot has reported its state."""
         self._pulse, self._pulsed_ms = pulse, now_ms
 
     def beat(self, now_ms: int) -> Pulse:
@@ -162,7 +155,6 @@ class Lease:
         self._silent_ms += ms
 
     def heard(self) -> None:
-        """The driver has answered."""
         self._silent_ms = 0
 
     def verdict(self, *, sent: bool) -> str | None:
@@ -353,7 +345,6 @@ class DriverProcess:
 
     @property
     def stopped(self) -> bool:
-        """True if it does not run; only Linux tells."""
         return _is_stopped(self._pid)
 
 
@@ -370,7 +361,6 @@ class ParentProcess:
 
     @property
     def stopped(self) -> bool:
-        """True if it does not run; only Linux tells."""
         return _is_stopped(self._pid)
 
     def signal(self, number: int) -> None:

@@ -89,7 +89,6 @@ class GuardProcess:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the guard, and the feeding."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(SEND_TIMEOUT_S)

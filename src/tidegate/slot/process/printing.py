@@ -47,7 +47,6 @@ class Printing:
             sys.stdout, sys.stderr = before
 
     def add(self, line: str, *, to_error: bool) -> None:
-        """A line, without its end."""
         with self._lock:
             second = self._now_ms() // _SECOND_MS
             if second != self._second:

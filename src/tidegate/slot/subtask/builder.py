@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Protocol, cast
 
 from tidegate.api import ship
-from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
+from tidegate.api.operator import KeyCell, SourceOperator, VertexPlan
 from tidegate.api.rows.conversion import output_conversions
 from tidegate.checkpoint.channel_state.file_format import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
@@ -52,9 +52,7 @@ class States(Protocol):
         host: Host,
         info: OperatorInfo,
         key_type: TypeInformation | None,
-    ) -> OperatorBackend:
-        """The state of one operator, still empty."""
-        ...
+    ) -> OperatorBackend: ...
 
 
 class StatesInMemory:
@@ -67,7 +65,6 @@ class StatesInMemory:
         info: OperatorInfo,
         key_type: TypeInformation | None,
     ) -> OperatorBackend:
-        """The state of one operator, still empty."""
         return OperatorBackend(
             info.id,
             deployment.key_groups,
@@ -94,7 +91,6 @@ def load(deployment: Deployment) -> VertexPlan:
 
 
 def build(plan: VertexPlan, deployment: Deployment, host: Host, states: States) -> Subtask:
-    """Wire a subtask up."""
     room, pace = Room(host.clock), Turn(host.clock)
     gate = Gate(
         [
@@ -122,28 +118,9 @@ def build(plan: VertexPlan, deployment: Deployment, host: Host, states: States) 
     return Subtask(deployment, host, chain, outputs, checkpointing, turns, ending, input)
 
 
-def chained(
-    operator: Operator,
-    context: SlotOperatorContext,
-    deployment: Deployment,
-    host: OperatorHost,
-    room: Room,
-    pace: Turn,
-) -> ChainedOperator:
-    """An operator with an output that still leads nowhere."""
-    out = ChainOutput(
-        room,
-        host.clock,
-        share=deployment.settings.slot.object_reuse,
-        convert=output_conversions(operator, context.name),
-    )
-    return ChainedOperator(operator, context, out, pace, host)
-
-
 def context_of(
     info: OperatorInfo, deployment: Deployment, host: OperatorHost, backend: OperatorBackend
 ) -> SlotOperatorContext:
-    """The slot as an operator sees it."""
     metrics = MetricRegistry(host.clock.monotonic_ms).group()
     return SlotOperatorContext(info, deployment, host, backend, metrics)
 
@@ -152,13 +129,18 @@ def _chain(
     plan: VertexPlan, deployment: Deployment, host: Host, states: States, room: Room, pace: Turn
 ) -> Chain:
     infos = deployment.vertex.operators
-    finished = deployment.deploy.finished
+    finished, share = deployment.deploy.finished, deployment.settings.slot.object_reuse
     operators = [_PassThrough() for _ in infos] if finished else plan.operators
     made: list[ChainedOperator] = []
     for info, operator in zip(infos, operators, strict=True):
         backend = states.backend(deployment, host, info, operator.key_type)
         context = context_of(info, deployment, host, backend)
-        made.append(chained(operator, context, deployment, host, room, pace))
+        convert, share = (
+            output_conversions(operator, info.name),
+            deployment.settings.slot.object_reuse,
+        )
+        out = ChainOutput(room, host.clock, share=share, convert=convert)
+        made.append(ChainedOperator(operator, context, out, pace, host))
     for index, info in enumerate(infos):
         if info.upstream is not None:
             tag = plan.side_tags[index] if plan.side_tags else None

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 class Taker(Protocol):
     """A consumer of an operator's results: the next operator, or a way out of the subtask."""
 
-    def accept(self, batch: Batch) -> None:
-        """Take a batch."""
-        ...
+    def accept(self, batch: Batch) -> None: ...
 
 
 class WayOut:
@@ -51,7 +49,6 @@ class WayOut:
         self._clock = clock
 
     def accept(self, batch: Batch) -> None:
-        """Send each row of the batch where it belongs."""
         self._route.batch(batch, self._clock.monotonic_ms())
 
 
@@ -87,12 +84,10 @@ class ChainOutput:
         self.worked_s = 0.0
 
     def add_operator(self, operator: ChainedOperator, tag: str | None) -> None:
-        """The results go on to this operator; of the side output ``tag``, if any."""
         self.takers(tag).append(operator)
         self._next.append(operator)
 
     def add_route(self, route: Route, channels: Sequence[ChannelOutput], tag: str | None) -> None:
-        """The results leave the subtask this way."""
         self.takers(tag).append(WayOut(route, self._clock))
         self._channels += channels
 
@@ -179,7 +174,6 @@ class ChainedOperator:
 
     @property
     def idle(self) -> bool:
-        """True if nothing is left to do."""
         return self._steps is None and not self._queue
 
     @property
@@ -194,11 +188,9 @@ class ChainedOperator:
 
     @property
     def can_go_on(self) -> bool:
-        """True if ``advance`` would do something."""
         return not self.idle and self._awaited is None and self.out.has_room
 
     def accept(self, batch: Batch, port: int = 0) -> None:
-        """Accepts a batch for this operator."""
         self.rows += len(batch)
         is_busy = self._steps is not None or bool(self._queue)
         if is_busy or len(batch) > self._piece.rows or self._turn.over:
@@ -209,7 +201,6 @@ class ChainedOperator:
             self._begin(self._process(batch, port))
 
     def accept_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
-        """Event time has advanced, or stands still."""
         if self._steps is not None or self._queue or self._turn.over:
             self._queue.append((watermark, 0))
         else:
@@ -223,7 +214,6 @@ class ChainedOperator:
             self._begin(self.operator.on_ready(self.out))
 
     def finish(self) -> None:
-        """No more input comes to this operator."""
         assert self.idle, "an operator is finished when it is idle"
         self._begin(self.operator.finish(self.out))
 
@@ -300,7 +290,6 @@ class ChainedOperator:
             self._host.wait(awaited, self)
 
     def awaited_done(self) -> None:
-        """The work that the steps await is done."""
         self._awaited = None
 
 
@@ -338,27 +327,22 @@ class Chain:
 
     @property
     def idle(self) -> bool:
-        """True if no operator has work in progress."""
         return all(operator.idle for operator in self.operators)
 
     @property
     def can_be_cut(self) -> bool:
-        """True if a snapshot may be taken."""
         return all(operator.can_be_cut for operator in self.operators)
 
     @property
     def takes_input(self) -> bool:
-        """True if no operator wants the input held back."""
         return all(operator.operator.takes_input for operator in self.operators)
 
     @property
     def drained(self) -> bool:
-        """True if no operator has anything under way that the end of the input waits for."""
         return all(operator.operator.drained for operator in self.operators)
 
     @property
     def can_go_on(self) -> bool:
-        """True if ``advance`` would do something."""
         return any(operator.can_go_on for operator in self.operators)
 
     def ready(self) -> bool:

@@ -93,7 +93,6 @@ class Checkpointing:
         return bool(self._urgent) or self._cutting.can_go_on
 
     def next(self) -> Callable[[], None] | None:
-        """The next piece of work; None where there is none."""
         if self._urgent:
             return self._be_urgent
         return self._go_on_cutting if self._cutting.can_go_on else None
@@ -113,7 +112,6 @@ class Checkpointing:
     # --- what happens ---
 
     def trigger(self, barrier: Barrier) -> None:
-        """The driver asks for a checkpoint."""
         if self._closed:
             self._decline(barrier.checkpoint, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING)
         else:
@@ -142,12 +140,10 @@ class Checkpointing:
         self._urgent = deque(each for each in self._urgent if isinstance(each, OutputTimeout))
 
     def granted(self) -> None:
-        """Credit has come for an output, over which a barrier may have left."""
         self._in_flight.finish_output_if_left()
 
     @property
     def is_cutting(self) -> bool:
-        """True while a cut waits for operators."""
         return self._cutting.under_way
 
     def owes(self, checkpoint: CheckpointId) -> bool:
@@ -157,7 +153,6 @@ class Checkpointing:
         return not is_cut or self._host.is_writing(checkpoint)
 
     def happened(self, event: BarrierEvent) -> None:
-        """Do what an event asks for."""
         self._commands += self._barriers.handle(event, self._host.clock.monotonic_ms())
         if self._barriers.aligning is not None:
             self._processed.begin(self._barriers.aligning)

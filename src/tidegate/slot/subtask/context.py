@@ -77,7 +77,6 @@ class SlotOperatorContext:
 
     @property
     def keyed(self) -> bool:
-        """True if its rows come by key."""
         return self.info.keyed
 
     @property

@@ -63,7 +63,6 @@ class Cutting:
 
     @property
     def can_go_on(self) -> bool:
-        """True if `go_on` would do something."""
         return self._under_way is not None and self._can_cut
 
     @property
@@ -147,5 +146,4 @@ class Cutting:
 
 
 def age_ms(clock: Clock, barrier: Barrier) -> int:
-    """How long ago the checkpoint of a barrier was triggered; never negative."""
     return max(0, clock.wall_ms() - barrier.triggered_ms)

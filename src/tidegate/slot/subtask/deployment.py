@@ -53,12 +53,10 @@ class Deployment:
 
     @property
     def index(self) -> int:
-        """Index of the subtask within its vertex."""
         return self.deploy.execution.subtask.index
 
     @cached_property
     def vertex(self) -> Vertex:
-        """The vertex of which this is a subtask."""
         return self.deploy.topology.vertex(self.deploy.execution.subtask.vertex)
 
     @cached_property
@@ -67,7 +65,6 @@ class Deployment:
 
     @property
     def key_groups(self) -> KeyGroupRange:
-        """The key groups whose state the subtask holds."""
         return KeyGroupRange.of(self.index, self.vertex.parallelism, self.vertex.max_parallelism)
 
     @property

@@ -29,7 +29,7 @@ class Ending:
     """Brings one subtask to its end.
 
     operators_finished: nothing enters them any more, and nothing comes of them. released: nothing
-    has to come before the end any more but what waits for credit.
+    has to come before the end any more but what waits for credit. when: what has to.
     """
 
     def __init__(self, deployment: Deployment, chain: Chain, gate: Gate, outputs: Outputs) -> None:
@@ -39,15 +39,14 @@ class Ending:
         self._chain = chain
         self._outputs = outputs
         self._is_source = not gate.channels
-        self._when = SubtaskEnd(gate.channels, deployment.settings.checkpoints, deploy.restored)
+        self.when = SubtaskEnd(gate.channels, deployment.settings.checkpoints, deploy.restored)
         self._finishing: Iterator[None] | None = None
         self._drains = False
 
     # --- the operators ---
 
     def data_ended_on(self, channel: ChannelId) -> None:
-        """No more data comes on a channel."""
-        if self._when.data_ended_on(channel):
+        if self.when.data_ended_on(channel):
             self.end_data()
 
     def end_data(self) -> None:
@@ -61,21 +60,18 @@ class Ending:
 
     @property
     def has_begun(self) -> bool:
-        """True while the operators finish."""
         return self._finishing is not None
 
     @property
     def can_go_on(self) -> bool:
-        """True if `go_on` would do something."""
         return self._finishing is not None and (self._chain.finishing or self._chain.drained)
 
     def go_on(self) -> None:
-        """Go on finishing the operators."""
         assert self._finishing is not None, "the end has begun"
         for _ in self._finishing:
             return
         self._finishing = None
-        self.operators_finished = self._when.data_ended = True
+        self.operators_finished = self.when.data_ended = True
         self._outputs.mark(EndOfData())
 
     # --- beside checkpoints ---
@@ -85,14 +81,9 @@ class Ending:
         """True if the end comes before a snapshot; not while it waits for calls."""
         return self._finishing is not None and (self._drains or self._chain.finishing)
 
-    @property
-    def stopped(self) -> bool:
-        """True behind the snapshot of a savepoint that stops the job."""
-        return self._when.stopped
-
     def stop_at(self, barrier: Barrier) -> None:
         """A savepoint that stops the job, and drains it, ends the data of its sources."""
-        self._when.stop_at(barrier)
+        self.when.stop_at(barrier)
         self._drains = barrier.options.kind is SnapshotKind.TERMINATE
         if (
             self._drains
@@ -103,27 +94,14 @@ class Ending:
             self.end_data()
 
     def cut(self, checkpoint: CheckpointId) -> None:
-        """The snapshot of a checkpoint has been taken."""
-        self._when.cut(checkpoint, operators_finished=self.operators_finished)
-
-    def given_up(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint was given up. Raises CheckpointAborted if the job was to stop with it."""
-        self._when.given_up(checkpoint)
-
-    def completed(self, checkpoint: CheckpointId) -> bool:
-        """A checkpoint is complete; True if that is news."""
-        return self._when.completed(checkpoint)
+        self.when.cut(checkpoint, operators_finished=self.operators_finished)
 
     # --- the end itself ---
-
-    def channel_ended(self, channel: ChannelId) -> None:
-        """The producer behind a channel has ended."""
-        self._when.channel_ended(channel)
 
     @property
     def may_come(self) -> bool:
         """True if nothing has to come before it any more, and it has not come."""
-        return not self.released and self._when.may_come
+        return not self.released and self.when.may_come
 
     def release(self) -> None:
         """Say downstream that nothing follows."""

@@ -140,7 +140,6 @@ class HostedSubtask:
     # --- how it goes ---
 
     def fail(self, error: Exception) -> None:
-        """The subtask has failed; its driver decides what follows."""
         self.subtask.fail(error)
 
     def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
@@ -151,7 +150,6 @@ class HostedSubtask:
         self._driver.send(SubtaskChanged(self.execution, state, error, figures=figures))
 
     def _forget(self) -> None:
-        """Close its operators, drop its channels, stop what it started."""
         calls, subtask = self._rounds.calls, self.subtask
         self._rounds.forget(self.execution)
         calls.closing(self.execution)

@@ -71,7 +71,6 @@ class Input:
 
     @property
     def is_idle(self) -> bool:
-        """True if neither the gate nor the source has anything to give."""
         return not self.gate.readable and not self._source_ready
 
     def next(self) -> Callable[[], None] | None:
@@ -88,7 +87,6 @@ class Input:
         return self._read_gate if self.gate.readable else None
 
     def wake(self) -> None:
-        """The source may have something to give."""
         self._source_ready = self.is_source
 
     def unpause(self) -> bool:
@@ -164,7 +162,7 @@ class Input:
             case EndOfData():
                 self._ending.data_ended_on(channel.id)
             case EndOfPartition():
-                self._ending.channel_ended(channel.id)
+                self._ending.when.channel_ended(channel.id)
                 self._checkpointing.happened(ChannelEnded(channel.id))
             case _:
                 raise AssertionError(f"{type(element).__name__} does not travel in channels")

@@ -47,7 +47,6 @@ class Materializing:
         self._failures = 0
 
     def begin(self) -> None:
-        """The subtask is restored."""
         interval_ms = self._settings.materialize_ms
         if interval_ms is None:
             return

@@ -52,9 +52,7 @@ class PendingState(Protocol):
         """The written state is about to be acknowledged. On the loop."""
         ...
 
-    def cancel(self) -> None:
-        """Free what is kept for the snapshot."""
-        ...
+    def cancel(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -239,7 +237,6 @@ class SubtaskSnapshot:
             states[sender] = replace(states.get(sender, EMPTY), result_subpartition=outputs)
 
     def figures(self, now_s: float, place: CheckpointPlace) -> CheckpointFigures:
-        """Times and sizes of the snapshot."""
         times = self._times
         return CheckpointFigures(
             sync_ms=round((times.cut_s - times.began_s) * 1000),

@@ -76,7 +76,7 @@ class Subtask:
             return self._leave if ending.can_leave else None
         if (urgent := self._checkpointing.next()) is not None:
             return urgent
-        if ending.stopped:
+        if ending.when.stopped:
             # Marks alone may come: nothing enters the operators behind their last snapshot.
             return self.input.next_element()
         if chain.can_go_on:
@@ -93,7 +93,6 @@ class Subtask:
 
     @property
     def runnable(self) -> bool:
-        """True if a turn would do something."""
         return self.next_work() is not None
 
     @property
@@ -137,22 +136,15 @@ class Subtask:
             self._change(ExecutionState.RUNNING)
 
     def wake(self) -> None:
-        """An operator has asked for a turn."""
         self.input.wake()
         self.turns.woken = not self.ending.operators_finished
         self._host.ready()
 
     def granted(self) -> None:
-        """Credit has come for one of its outputs."""
         self._checkpointing.granted()
         self._host.ready()
 
-    def flush(self) -> None:
-        """Send what has been gathered."""
-        self.outputs.flush()
-
     def event(self, operator: OperatorId, event: OperatorEvent) -> None:
-        """An event from an operator's coordinator."""
         for chained in self.chain.operators:
             if chained.context.operator == operator:
                 chained.operator.on_event(event)
@@ -177,10 +169,9 @@ class Subtask:
             self._end_if_it_may()
 
     def end(self, state: ExecutionState, error: TidegateError | None = None) -> None:
-        """End as CANCELED or FAILED."""
         if not self.state.is_terminal:
             if error is not None:
-                self.flush()  # what came before the failure leaves before it
+                self.outputs.flush()  # what came before the failure leaves before it
             self._change(state, error)
 
     def fail(self, error: Exception) -> None:
@@ -195,7 +186,6 @@ class Subtask:
     # --- checkpoints ---
 
     def trigger(self, barrier: Barrier) -> None:
-        """The driver asks for a checkpoint."""
         self._checkpointing.trigger(barrier)
 
     def abort(self, checkpoint: CheckpointId, latest_completed: CheckpointId | None) -> None:
@@ -209,11 +199,11 @@ class Subtask:
         for chained in self.chain.operators:
             chained.context.backend.on_aborted(checkpoint)
         self.chain.tell(lambda operator: operator.on_aborted(checkpoint))
-        self.ending.given_up(checkpoint)
+        self.ending.when.given_up(checkpoint)
 
     def complete(self, checkpoint: CheckpointId, subsumed: CheckpointId | None) -> None:
         """A checkpoint is durable: tell the operators, tail to head; ids ascend."""
-        if self.state is not ExecutionState.RUNNING or not self.ending.completed(checkpoint):
+        if self.state is not ExecutionState.RUNNING or not self.ending.when.completed(checkpoint):
             return
         if self.input.unpause():
             self._host.ready()
@@ -232,7 +222,6 @@ class Subtask:
 
     @property
     def figures(self) -> SubtaskFigures:
-        """Counters since the deployment."""
         debloater, valve, operators = self.turns.debloater, self.input.valve, self.chain.operators
         size = debloater.size if debloater is not None else None
         is_source = self.input.is_source

@@ -44,12 +44,10 @@ class SubtaskEnd:
         self._completed = restored
 
     def data_ended_on(self, channel: ChannelId) -> bool:
-        """No more data comes on a channel; True if none comes on any."""
         self._with_data.discard(channel)
         return not self._with_data
 
     def channel_ended(self, channel: ChannelId) -> None:
-        """The producer behind a channel has ended."""
         self._open.discard(channel)
 
     def stop_at(self, barrier: Barrier) -> None:
@@ -75,7 +73,6 @@ class SubtaskEnd:
             )
 
     def completed(self, checkpoint: CheckpointId) -> bool:
-        """A checkpoint is complete; True if that is news."""
         if self._completed is not None and checkpoint <= self._completed:
             return False
         self._completed = checkpoint
