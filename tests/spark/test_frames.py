@@ -152,7 +152,7 @@ def test_columns_that_files_cannot_hold_are_refused(
 
 def test_what_is_no_finite_frame_is_refused(spark: SparkSession, local_jobs: Jobs) -> None:
     env = local_jobs.env(1)
-    with pytest.raises(ConfigError, match="no Spark DataFrame but a dict"):
+    with pytest.raises(ConfigError, match="not a Spark DataFrame but a dict"):
         env.from_spark({"a": 1})
     with pytest.raises(ConfigError, match="streaming DataFrame never ends"):
         env.from_spark(spark.readStream.format("rate").load())
