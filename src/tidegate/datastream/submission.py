@@ -11,7 +11,6 @@ from tidegate.datastream.checking.notices import warn
 from tidegate.datastream.process import dry_run, python_files
 from tidegate.datastream.process.script import script_name
 from tidegate.datastream.settings.execution_config import ExecutionConfig
-from tidegate.datastream.steps.dead_letters import send_failed_rows
 from tidegate.errors import ConfigError, GraphError
 from tidegate.graph.explain import explain_mermaid, explain_text
 from tidegate.graph.job_graph import translate
@@ -94,6 +93,8 @@ class Observers:
 def send_failed_rows_where_asked(program: Program, configuration: Configuration) -> None:
     """Adds steps that write failed rows to a folder, where an option names one."""
     if (folder := configuration.get(execution.DEAD_LETTERS)) is not None:
+        from tidegate.datastream.steps.dead_letters import send_failed_rows  # many operators
+
         send_failed_rows(program, folder)
 
 
