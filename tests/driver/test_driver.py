@@ -266,7 +266,7 @@ def test_a_job_that_begins_over_one_that_could_go_on_says_so(ended: JobStatus) -
         await former.close()
         with structlog.testing.capture_logs() as logs:
             await World(graph(), chain=chain).run()
-        return [log["newest_checkpoint"] for log in logs if "begins anew" in log["event"]]
+        return [log["newest_checkpoint"] for log in logs if "starts from nothing" in log["event"]]
 
     told = asyncio.run(work())
     assert told == (["memory:/former/chk-7"] if ended is JobStatus.SUSPENDED else [])
@@ -292,7 +292,7 @@ def test_a_job_that_begins_anew_names_what_its_earlier_run_has_kept(
         with structlog.testing.capture_logs() as logs:
             settings = {"execution.checkpointing.dir": str(tmp_path)}
             await World(graph(**settings), chain=chain).run()
-        return [dict(log) for log in logs if "begins anew" in log["event"]]
+        return [dict(log) for log in logs if "starts from nothing" in log["event"]]
 
     [told] = asyncio.run(work())
     assert (told["kept_checkpoints"], told["size_bytes"]) == ([7], 5)

@@ -115,7 +115,7 @@ def test_a_damaged_older_checkpoint_is_given_up_with_a_warning(
     with structlog.testing.capture_logs() as logs:
         client = start(jobs, **{"execution.state-recovery.path": "latest"})
         finished(client)
-    [warning] = [log for log in logs if "is damaged and given up" in log["event"]]
+    [warning] = [log for log in logs if "an older checkpoint is damaged" in log["event"]]
     assert (warning["log_level"], warning["checkpoint"]) == ("warning", 1)
     assert warning["path"] == str(checkpoints[0])
     assert text in warning["error"]
@@ -171,7 +171,7 @@ def test_a_damaged_newest_checkpoint_is_left_for_an_older_one_where_that_was_ask
     latest = {"execution.state-recovery.path": "latest", "tidegate.restore.fall-back": True}
     with structlog.testing.capture_logs() as logs:
         finished(start(jobs, **latest))
-    [warning] = [log for log in logs if "goes back to an older one" in log["event"]]
+    [warning] = [log for log in logs if "falls back to an older one" in log["event"]]
     assert (warning["damaged"], warning["checkpoint"]) == (3, 2)
     rows = committed_rows(jobs.folder / "out")
     assert 0 < len(rows) - ROWS < len(before)
@@ -191,6 +191,6 @@ def test_with_nothing_whole_to_go_back_to_the_newest_is_still_there_to_be_mended
     flip_a_bit(checkpoints[-1])  # which mends it
     with structlog.testing.capture_logs() as logs:
         finished(start(jobs, **{"execution.state-recovery.path": "latest"}))
-    assert not [log for log in logs if "begins anew" in log["event"]]
+    assert not [log for log in logs if "starts from nothing" in log["event"]]
     rows = committed_rows(jobs.folder / "out")
     assert sorted(row["number"] for row in rows) == list(range(ROWS))

@@ -191,7 +191,7 @@ def test_a_finished_job_is_not_run_again_by_the_driver_that_follows_one_that_die
     first = runs.dies(1, "before the end is told")
     assert len(committed_rows(runs.folder / "out")) == ROWS
     second = runs.finishes(2)
-    assert "the job has ended already and is not run again" in second.path.read_text()
+    assert "the job has already ended and does not run again" in second.path.read_text()
     assert first.numbers("subtasks deployed", "attempt") == [0]
     assert second.numbers("subtasks deployed", "attempt") == []
     runs.check_exact()

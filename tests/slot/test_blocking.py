@@ -186,7 +186,7 @@ def test_a_call_that_never_ends_is_told_of_and_keeps_no_slot_waiting(
             cluster.tell(slot, Release("over"))
             assert await cluster.running[slot] == "over"
         (told,) = [line for line in logged if line["log_level"] == "warning"]
-        assert "a call of it to a file or service goes on" in told["event"]
+        assert "its call to a file or service is still running" in told["event"]
         assert log == []
         hold.go_on.set()
         await cluster.pool_is_idle()

@@ -91,7 +91,7 @@ class Portion:
 
     def given(self, rows: int, allowed: int) -> None:
         """Records that this many rows were sent at once, of the number allowed."""
-        # Who gives rows in groups never gives quite as many.
+        # Sources that emit groups of rows rarely hit the number exactly.
         in_full = 2 * rows > allowed
         most = max(self._waiting.values(), default=0.0)
         self._waiting.clear()

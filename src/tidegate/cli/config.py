@@ -86,7 +86,7 @@ class _Held:
 
     @staticmethod
     def of(key: str, settings: Configuration) -> _Held:
-        # Which -D it was, the key says already, unless it was an older spelling of it.
+        # The key already says which -D it was, unless that used an older spelling.
         source = settings.where_set(key).removesuffix(f", -D {key}") or "the program"
         value = HIDDEN if is_secret(key) else settings.get_string(key, "")
         return _Held(key, value, source, _note(key))

@@ -18,7 +18,7 @@ from tidegate.errors import TidegateError, UserError
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
 
-# The lines stand here too, for the list of commands is to be there without loading any of them.
+# Repeated here, so that the list of commands appears without loading them.
 SECTIONS: Final = {
     "Running": {
         "run": ("tidegate.cli.run:run", "Run the program SCRIPT with its arguments ARGS."),

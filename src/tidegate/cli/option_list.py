@@ -32,7 +32,7 @@ def options(words: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_as_json(option) for option in found], indent=2))
     else:
-        # Sentences want to be read: in a table they would have no room.
+        # Sentences need more room than a table has.
         click.echo("\n\n".join(map(_as_text, found)))
 
 

@@ -28,7 +28,7 @@ def process_log() -> FilteringBoundLogger:
     Standard output belongs to the program and to its print sinks. Unless told otherwise by
     ``TIDEGATE_LOG_LEVEL`` only what somebody should act on is logged.
     """
-    # Loading structlog costs more than all else that a first program imports.
+    # Loading structlog takes longer than all other imports of a first program.
     import structlog
 
     if structlog.is_configured():

@@ -122,7 +122,7 @@ class DataGeneratorSource:
         end = _ENDLESS if self._count is None else self._count
         step = context.parallelism * _SPLITS_PER_READER
         splits = [NumberSplit(i, end, step, 1 / step) for i in range(min(step, end))]
-        # A reader's splits are neighbours in this order, so that its numbers are spread evenly.
+        # In this order a reader gets neighbouring splits, so its numbers are spread evenly.
         splits.sort(key=lambda split: split.next % context.parallelism)
         return SplitListEnumerator(context, splits, restored)
 

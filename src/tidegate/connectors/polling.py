@@ -185,7 +185,7 @@ class PollingReader:
         batch = _batch_of(page, type(self._source).__name__)
         read = PollingSplit(split.name, page.position, batch if len(batch) else None, page.end)
         self._splits.remove(split)
-        # Behind the others, so that a split with much to read does not keep them waiting.
+        # Queue it after the others, so that a split with much data does not starve them.
         self._splits.append(read)
         if len(batch):
             self._rest_until_ms.pop(split.name, None)

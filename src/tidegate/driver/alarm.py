@@ -71,8 +71,8 @@ class Alarm:
         if late_ms > TOLD_MS:
             self._log.warning(
                 "the driver stood still: its process was stopped, a call in C held its "
-                "interpreter, or the machine has too much to do. Slots of other machines end, and "
-                "are replaced, when they do not hear from it for heartbeat.timeout",
+                "interpreter, or the machine is overloaded. Slots of other machines end, and are "
+                "replaced, when they do not hear from it for heartbeat.timeout",
                 for_ms=late_ms,
             )
         return True

@@ -297,7 +297,7 @@ class Driver:
         """The job has ended before, and its driver died over it: tidy up, say how it ended."""
         status = leadership.status
         self._world.log.warning(
-            "the job has ended already and is not run again; start it once more to run it anew",
+            "the job has already ended and does not run again; start it once more for a new run",
             status=status.value,
         )
         self._last_view = replace(machine.view(self._world.clock.monotonic_ms()), status=status)
@@ -327,7 +327,7 @@ class Driver:
                     await asyncio.wait(pending)
         except TimeoutError:
             self._world.log.warning(
-                "files of the ended job could not be put in order in time",
+                "files of the ended job could not be cleaned up in time",
                 limit_s=SETTLE_TIMEOUT_S,
             )
 
@@ -482,8 +482,8 @@ class Driver:
     async def _watch_records(self, leadership: Leadership) -> None:
         await leadership.deleted()
         self._world.log.warning(
-            "records of the job were deleted while it runs, and its checkpoints may be too; the "
-            "job goes on, and what it completes from now on counts. Leave the folder to the job",
+            "records of the job were deleted while it runs, and perhaps its checkpoints too; the "
+            "job continues, and checkpoints completed from now on count. Do not touch its folder",
             where=self._graph.settings.checkpoints.directory,
         )
 

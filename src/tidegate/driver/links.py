@@ -135,8 +135,8 @@ class SlotLinks:
     def _tell_of_long_call(self, pulse: Pulse) -> None:
         if pulse.long_call is not None:
             self._log.warning(
-                "a function has been in one call for long; while it is, its subtask takes no "
-                "checkpoint",
+                "a function has been in one call for a long time; until it returns, its subtask "
+                "takes no checkpoint",
                 function=pulse.long_call.function,
                 for_ms=pulse.batch_age_ms,
                 slot=pulse.slot,

@@ -370,8 +370,8 @@ class Performer:
                 self._tell_restart(command)
             case FallingBack(damaged, older, error):
                 self._log.warning(
-                    "the newest checkpoint is damaged, and the job goes back to an older one: what "
-                    "sinks have committed since is written again",
+                    "the newest checkpoint is damaged, and the job falls back to an older one: "
+                    "output that sinks have committed since is written again",
                     damaged=damaged,
                     checkpoint=older,
                     error=str(error),
@@ -392,8 +392,8 @@ class Performer:
         )
         if times == REPEATS_TOLD:
             self._log.warning(
-                "the same has failed again and again. Where the row is at fault, a restart does "
-                "not help: mend the function, or have it skip the row",
+                "the same failure occurs again and again. If a row causes it, a restart does not "
+                "help: fix the function, or make it skip the row",
                 times=times,
                 where=error.where,
             )

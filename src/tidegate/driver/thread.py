@@ -124,7 +124,7 @@ def start_driver(
         finally:
             if left := pool.close(POOL_END_S):
                 log = process_log().bind(job=graph.name)
-                log.warning("calls that do not end are left to themselves", threads=left)
+                log.warning("calls that do not end are abandoned", threads=left)
 
     def run() -> None:
         try:

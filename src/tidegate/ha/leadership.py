@@ -111,7 +111,7 @@ async def lead(
             raise _nothing_retained(name, last)
         record = replace(last, epoch=epoch, token=token, status=JobStatus.RUNNING)
     elif resume:
-        # A leader of a higher epoch has sealed ours before it swept the records we looked for.
+        # A leader of a higher epoch sealed our chain before it deleted the records we look for.
         if await world.store.read(place_path(epoch, 1)) is not None:
             raise _second_execute(name)
         raise ConfigError(
@@ -335,7 +335,7 @@ class Leadership:
         before = self._previous
         same = before is not None and before.job == self.job and before.released
         status = before.status if before is not None and same else JobStatus.SUSPENDED
-        # Where that cannot be said, others lead after the lease.
+        # If this record fails, others lead after the lease.
         with contextlib.suppress(LeadershipLost, OutcomeUnknown, StorageFailed):
             await self.end(status)
             await self.conclude()

@@ -84,7 +84,7 @@ class ZooKeeperHaStore:
         """Ends the session and the threads behind it; calls under way fail."""
 
         def close() -> None:
-            # The session of a client that cannot say good-bye expires by itself.
+            # If closing fails, the session expires by itself.
             with contextlib.suppress(KazooException):
                 self._client.stop()
             self._client.close()

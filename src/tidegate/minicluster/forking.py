@@ -89,7 +89,7 @@ class Forking:
                 process.wait(END_TIMEOUT_S)
 
     def _ensure(self) -> socket.socket:
-        # A process that was forked from the program has its memory, but the server is not its own.
+        # A fork of the program inherits this memory, but the server belongs to its parent.
         mine = self._owner == os.getpid()
         if mine and self._process is not None and self._process.poll() is None:
             assert self._link is not None, "a server that runs has a link"

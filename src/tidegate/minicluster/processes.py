@@ -130,7 +130,7 @@ class ProcessProvider:
                 self._missed(request, SlotLost(text), final=final)
 
     def _missed(self, request: str, lost: TidegateError, *, final: bool = False) -> None:
-        # Also one that ended well: a slot whose link broke before its offer came is missed.
+        # Report normal ends too: the driver misses a slot whose link broke before its offer.
         with self._changed:
             self._alive.pop(request, None)
             self._changed.notify_all()

@@ -132,7 +132,7 @@ class RestServer:
         await over.wait()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-        # On a thread for which the process waits, should the program come to its end meanwhile.
+        # The process waits for this thread if the program ends meanwhile.
         read = asyncio.get_running_loop().run_in_executor(
             self._pool, self._operations.wait_until_read
         )

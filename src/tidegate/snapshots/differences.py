@@ -298,7 +298,7 @@ class _Entries:
             elif state.key_type is not None:
                 self._put(run)
             else:
-                # Elements of lists that are equal are told apart by their number.
+                # A number distinguishes equal elements of lists.
                 for value in listed(run.values):
                     name = plain(value)
                     seen[name] += 1

@@ -311,7 +311,7 @@ class Pruning:
     def _remove_records(self, removal: Removal) -> None:
         files, led = set(removal.files), self._led.get(removal.path)
         if led is not None:
-            # What this run has written goes too, and nothing of a driver that came behind it.
+            # Delete this run's own records too, but nothing of a driver that started after it.
             listed = self._stores.open(removal.path).list()
             ours = [info.path for info in listed if _epoch_of_record(info.path) <= led]
             files |= {paths.join(removal.path, path) for path in ours}

@@ -191,7 +191,7 @@ def _counted(written: Sequence[tuple[_Layer, Block]]) -> tuple[int, int]:
             else:
                 last.pop(key, None)
     kept = Counter(last.values())
-    # What each entry takes is not known without its value: they share what their block has.
+    # Without decoding values the size of an entry is unknown, so each gets an equal share.
     return len(last), sum(
         _bytes(written[index][1]) * count // written[index][1].rows for index, count in kept.items()
     )

@@ -160,7 +160,7 @@ class ElasticProvider:
         except Exception as error:
             self._slot_failed(request, error)
         else:
-            # Also of one that ended well: its link may have broken before its offer came.
+            # Report normal ends too: the link may have broken before the slot's offer arrived.
             second = "Spark ran the slot's task a second time"
             text = second if outcome[0] == REPLACED else f"the slot has ended: {outcome[0]}"
             self._slot_failed(request, SlotLost(text))

@@ -29,7 +29,7 @@ _WRITING: Final = threading.Lock()
 """Held while settings of a session are changed; nothing stays behind in it."""
 
 _AS_WE_READ: Final = {
-    # As 96 bits, Spark's default, times lose their zone, and those far away are other times.
+    # In Spark's default of 96 bits, times lose their zone, and far-away times change.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.writeLegacyFormat": "false",

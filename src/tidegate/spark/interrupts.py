@@ -53,10 +53,10 @@ def _keep_jvm_at_sigterm(context: Any) -> None:
     jvm = context._gateway.jvm
     misc, jvm_takes = jvm.sun.misc, jvm.sun.misc.Signal.handle
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        # It was started by this process, and ends with it whatever happens.
+        # This process started Spark, which therefore ends with it in any case.
         jvm_takes(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
     elif "deploy.SparkSubmit" in (jvm.System.getProperty("sun.java.command") or ""):
-        # It has started this process, and ends when this one has. Ctrl-C comes here as well.
+        # Spark started this process and ends after it. Ctrl-C reaches this process as well.
         ensure_callback_server_started(context._gateway)
         jvm_takes(misc.Signal("TERM"), _PassedOn())
         jvm_takes(misc.Signal("INT"), misc.SignalHandler.SIG_IGN)

@@ -175,7 +175,7 @@ class FsspecStore:
         except StorageFailed:
             raise
         except Exception as error:
-            # Drivers raise whatever their client library raises; all of it is the store's failure.
+            # Drivers pass on any error of their client library; each is a failure of the store.
             told = error or type(error).__name__
             raise failed(f"Cannot {act} {paths.name(where)}: {told}", where, error) from error
 

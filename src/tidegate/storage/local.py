@@ -233,7 +233,7 @@ def _failures(act: str, file: Path) -> Generator[None]:
             remedy=_REMEDIES.get(error.errno or 0, ""),
         ) from error
     except ValueError as error:
-        # A place that a damaged snapshot names may be any text.
+        # A damaged snapshot may name any text as a place.
         if "\0" not in str(file) and not isinstance(error, UnicodeError):
             raise
         raise FileMissing(f"No file has a name such as {file.name!r}", where=repr(file)) from error

@@ -107,7 +107,7 @@ class StateReader:
         if handle.state_size <= _READ_MAX:
             return memoryview(self.read(handle))
         own = _own_file(handle)
-        # What was checked against a signature must not be changed behind it.
+        # A mapped file could be changed after its signature was checked.
         if own is not None and not self._files.signed:
             for _ in self.parts(handle):
                 pass

@@ -89,7 +89,7 @@ class Acceptor:
         await asyncio.gather(*self._greeting, return_exceptions=True)
 
     def _accept(self) -> None:
-        # One in a turn of the loop: those that are here get to their proof before more come.
+        # Accept one in each turn of the loop, so that earlier guests can prove themselves first.
         if not self._has_room():
             return
         try:
@@ -124,7 +124,7 @@ class Acceptor:
     async def _greet(self, guest: Guest) -> None:
         link = guest.link
         link.setblocking(False)
-        # Whoever breaks off, or speaks no TLS, is nobody's loss.
+        # A peer that disconnects, or does not speak TLS, needs no report.
         with contextlib.suppress(OSError):
             await self._loop.connect_accepted_socket(
                 lambda: self._make(guest),

@@ -68,7 +68,7 @@ class BlockingLink:
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         try:
             if sys.platform == "linux":
-                # Else frames into a link whose other end has vanished seem to arrive for minutes.
+                # Without a limit, frames to a vanished peer would seem to arrive for minutes.
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, lease_ms)
             binding = b"" if keys is None else self._encrypt(keys)
             handshake = Handshake(
@@ -107,7 +107,7 @@ class BlockingLink:
         frames: list[bytes] = []
         self._socket.settimeout(0)
         try:
-            # TLS may hold decrypted bytes, of which the socket does not tell.
+            # TLS may hold decrypted bytes that ``select`` does not see.
             while data := self._socket.recv(READ_BYTES):
                 frames += self._frames.feed(data)
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):

@@ -227,7 +227,7 @@ class _TcpWire(asyncio.Protocol):
     def close(self) -> None:
         self._closing = True
         if self._transport is not None:
-            # What was sent still goes out; a peer that does not read it is not waited for long.
+            # Sent data still go out, but we don't wait long for a peer that does not read.
             self._transport.close()
             self._deadline.cancel()
             self._deadline = self._loop.call_later(self._timeout_s, self._transport.abort)

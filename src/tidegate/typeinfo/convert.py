@@ -272,7 +272,7 @@ def _integer_converter(type_info: TypeInformation, bound: int) -> Convert:
 
 
 def _integer(value: Any) -> int:
-    # Whole numbers of any kind, those of NumPy and True and False among them.
+    # Accepts all kinds of whole numbers, including NumPy's and bool.
     try:
         return int(operator.index(value))
     except TypeError:

@@ -237,7 +237,7 @@ def _kind_of_tuple(key: tuple[Any, ...], where: str) -> Kind:
     if python_type is not tuple and is_importable(python_type):
         names = cast("Any", key)._fields
         return _kind_of_record(python_type, "namedtuple", names, where, python_type.__module__)
-    # State of named tuples whose class cannot be found again is of tuples, which are equal to them.
+    # If the class of named tuples is gone, their state is read as tuples, which equal them.
     return Fields(python_type, (), _columns([PICKLED] * len(key), where), TupleTypeInfo)
 
 

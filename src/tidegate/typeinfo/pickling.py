@@ -59,7 +59,7 @@ def _pickled_by_value(values: object) -> bytes:
     try:
         return pickled_by_value(values)
     except Exception as error:
-        # Whatever the objects' own hooks raise.
+        # The objects' own hooks may raise anything.
         raise UserError(
             f"A value in state can't be pickled: {error}",
             remedy="Keep only data in state; open files, locks and clients belong into open().",

@@ -52,7 +52,7 @@ def plain_key(key: Any, where: str) -> Any:
         return key if hasattr(key, "_fields") else tuple(cast("tuple[Any, ...]", key))
     base = _of_base(key)
     if base is not None:
-        # A subclass may have more to it than what it is derived from, as a time with nanoseconds.
+        # A subclass may hold more than its base, such as nanoseconds of a time.
         if base != key:
             raise refusal(key, where, f"it does not equal {base!r}, which is all that a key keeps")
         return plain_key(base, where)

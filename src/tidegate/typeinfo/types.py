@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from flinkformat.row import Row  # noqa: F401  # stands in the base of RowTypeInfo
 
-    # A checker knows what a type without arguments holds; running code has no use for it.
+    # Only type checkers use the argument.
     T_co = TypeVar("T_co", covariant=True, default=Any)
 else:
     from typing import TypeVar

@@ -96,7 +96,7 @@ def hook_findings(graph: JobGraph, metadata: CheckpointMetadata) -> list[Upgrade
                 error.remedy = error.remedy or "Make it read what its earlier version wrote."
                 findings.append(finding_of(UpgradeFault.HOOK, error, state=state.name))
 
-    # A thread of its own also because the caller may be within a loop.
+    # Use a separate thread also because the caller may be running in an event loop.
     if not ended_within(RESTORE_TIMEOUT_S, "check hooks", lambda: asyncio.run(judge())):
         late = UserCodeFailed(
             f"The states of the master hooks were not read within {RESTORE_TIMEOUT_S:g} s",

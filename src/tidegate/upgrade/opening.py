@@ -117,7 +117,7 @@ class DryOpening:
             try:
                 backend.restore(part, InlineReader("a sample"))
             except SerializerIncompatible as error:
-                # Under the old keys, so that the other states are judged all the same.
+                # Keep the old key type, so that the other states can be judged too.
                 under_old, _, others = self._restored(info, vertex, None, sample)
                 return under_old, error, others
             except TidegateError as error:

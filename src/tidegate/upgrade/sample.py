@@ -55,7 +55,7 @@ class OperatorSample:
         if header.key is not None:
             self.key = str(SerializerSnapshot.from_bytes(header.key).type_info)
         if header.columns is not None:
-            # Only who has columns pays for the import of PyArrow.
+            # Import PyArrow only for columnar state.
             from tidegate.state.columns.columnar import columns_of
 
             key, columns = columns_of(header.columns)

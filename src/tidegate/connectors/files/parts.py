@@ -113,7 +113,7 @@ class PartCommitter:
             if final is None:
                 raise _lost(part)
         elif final is not None and final.size == under_way.size:
-            # A rename that is a copy and a deletion got as far as the copy.
+            # A rename by copy and deletion was interrupted after the copy.
             store.delete([hidden(part.name)])
         else:
             self._rename(store, part)
@@ -122,7 +122,7 @@ class PartCommitter:
         try:
             store.rename(hidden(part.name), part.name)
         except FileMissing:
-            # An attempt that does not know yet that it is over may commit at the same moment.
+            # An old attempt that has not noticed its end may commit at the same moment.
             if store.info(part.name) is None:
                 raise _lost(part) from None
 

@@ -158,7 +158,7 @@ class PartRolling:
         for part in self._begun:
             part.abort()
         try:
-            # Some may be closed, which has not come to be known: to abort those does nothing.
+            # Some may be closed without our knowing yet; aborting those has no effect.
             self._store.delete([hidden(part.name) for part in self._begun])
         except StorageFailed:
             return  # swept by the next attempt

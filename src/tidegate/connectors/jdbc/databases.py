@@ -88,7 +88,7 @@ class Sqlite:
 
     def connect(self, url: str, user: str | None, password: str | None) -> Connection:
         path = url.removeprefix(_SQLITE)
-        # One call at a time uses it, on whichever thread of the pool.
+        # Calls are serialised, though any thread of the pool may make them.
         return sqlite3.connect(path, timeout=LOCK_S, check_same_thread=False)
 
     def statement(self, sql: str) -> str:

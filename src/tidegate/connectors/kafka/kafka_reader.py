@@ -163,7 +163,7 @@ class KafkaReader:
             offset = cast("int", message.offset())
             if error is not None:
                 self._check_partition(split, error)
-                # Marks of transactions have offsets too; behind the last record they are passed.
+                # Transaction markers have offsets too; skip those after the last record.
                 ended |= self._move(split, offset)
                 continue
             if split.stop is not None and offset >= split.stop:

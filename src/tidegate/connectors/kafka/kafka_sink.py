@@ -165,7 +165,7 @@ class KafkaSinkBuilder:
         else:
             given.pop(_TIMEOUT, None)
         if self._guarantee is not DeliveryGuarantee.NONE:
-            # Records that are sent again stay in their order, and are there once.
+            # Retried records keep their order and are not duplicated.
             ours["enable.idempotence"] = "true"
         if "transactional.id" in given:
             raise ConfigError(

@@ -40,7 +40,7 @@ class Sending:
         self._where = where
         failed = self._failed = list[KafkaError]()
 
-        # Nothing here may lead back to the producer: it ends when the last one lets go of it.
+        # Keep no reference to the producer here: it ends with its last reference.
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failed.append(error)

@@ -140,8 +140,8 @@ class StartReader:
             except DAMAGED as error:
                 self.damaged = (*self.damaged, pointer)
                 self._log.warning(
-                    "an older checkpoint is damaged and given up; nothing is restored from it, "
-                    "and what is left of it stays until the job ends",
+                    "an older checkpoint is damaged; nothing is restored from it, and its "
+                    "remains stay until the job ends",
                     checkpoint=pointer.checkpoint,
                     path=pointer.location,
                     error=str(error),
@@ -153,8 +153,8 @@ class StartReader:
                 raise self._refused(pointers[-1], error, found) from error
             self.damaged = (*self.damaged, pointers[-1])
             self._log.warning(
-                "the newest checkpoint is damaged, and the job goes back to an older one: what "
-                "sinks have committed since is written again",
+                "the newest checkpoint is damaged, and the job falls back to an older one: output "
+                "that sinks have committed since is written again",
                 damaged=pointers[-1].checkpoint,
                 checkpoint=found[-1].checkpoint,
                 error=str(error),

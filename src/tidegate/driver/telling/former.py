@@ -40,10 +40,10 @@ async def tell_of_former(
         }
     if former.completed and not former.status.is_terminal:
         log.warning(
-            "the job begins anew, though its earlier run was not brought to its end; "
-            "'--from latest' would have gone on with that one",
+            "the job starts from nothing, though its earlier run had not ended; "
+            "'--from latest' would have resumed that run",
             newest_checkpoint=former.completed[-1].location,
             **facts,
         )
     elif kept:
-        log.warning("the job begins anew; its earlier run has kept checkpoints", **facts)
+        log.warning("the job starts from nothing; its earlier run kept checkpoints", **facts)

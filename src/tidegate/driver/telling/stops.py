@@ -41,7 +41,7 @@ async def watch_stops(
         times = 0 if stopping is None else stopping.for_ms // TELL_EVERY_MS
         if stopping is not None and times > told:
             log.warning(
-                "the stop with savepoint has not come to its end",
+                "the stop with savepoint has not ended yet",
                 for_ms=stopping.for_ms,
                 savepoint=stopping.savepoint,
                 why=str(stopping),

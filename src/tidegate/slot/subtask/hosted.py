@@ -177,8 +177,8 @@ class HostedSubtask:
             await self._await_closing(self.subtask.chain.close(self.log))
         else:
             self.log.warning(
-                "a subtask is over, but a call of it to a file or service goes on; its operators "
-                "stay open: look at what they write to or read from",
+                "a subtask has ended, but its call to a file or service is still running; its "
+                "operators stay open: check what they write to or read from",
                 waited_s=CALL_LIMIT_S,
             )
 
@@ -188,7 +188,7 @@ class HostedSubtask:
                 await asyncio.wait_for(each, CLOSE_LIMIT_S)
             except TimeoutError:
                 self.log.warning(
-                    "closing an operator takes too long, and is given up; look at its 'close'",
+                    "closing an operator takes too long and is abandoned; check its 'close'",
                     waited_s=CLOSE_LIMIT_S,
                 )
             except Exception as error:

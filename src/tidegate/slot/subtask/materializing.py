@@ -89,7 +89,7 @@ class Materializing:
     def _failed(self, error: TidegateError) -> None:
         self._failures += 1
         self._host.log.warning(
-            "materialisation failed; the log goes on, and it is tried again",
+            "materialisation failed and will be retried; the log continues",
             failures=self._failures,
             error=str(error),
         )

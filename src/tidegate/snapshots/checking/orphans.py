@@ -163,7 +163,7 @@ class Orphans:
         if home is not None and self._life(home) is Life.LIVES:
             self._pass_over(home, "the job lives")
             return
-        # What a complete snapshot does not name, nobody will: it is never written again.
+        # A complete snapshot is never rewritten, so nobody will ever name these files.
         self._deletable.add(file)
         yield _orphan(file, size)
 
