@@ -84,6 +84,7 @@ def _chain(
         nodes.append(node)
         upstream.append(fed_by)
         tags.append(tag)
+        # Reversed, since the last one is taken first: operators keep the order of the calls.
         waiting.extend((edge.target, index, edge.tag) for edge in reversed(behind[node]))
     return Chain(tuple(nodes), tuple(upstream), tuple(tags), _name(nodes, behind, names))
 

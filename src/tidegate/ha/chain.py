@@ -191,6 +191,7 @@ async def highest_epoch(store: HaStore) -> int:
 
 async def seal_below(store: HaStore, epoch: Epoch) -> JobRecord | None:
     """Ends every chain below an epoch; returns the newest state, which is final now."""
+    # Downwards: a chain's first record came after all lower chains were sealed, so it is newest.
     for lower in range(epoch - 1, 0, -1):
         await _seal(store, lower, by=epoch)
         record = await _newest_of(store, lower)
@@ -244,6 +245,7 @@ async def sweep(store: HaStore, epoch: Epoch) -> None:
     doomed: list[str] = []
     own = f"{_CHAINS}{epoch:010d}/"
     places = [place for place in await store.list(_CHAINS) if place < own]
+    # Only a place with a successor in its chain may go: the last one holds off its leader.
     for place, next_place in pairwise(places):
         if place.rpartition("/")[0] == next_place.rpartition("/")[0]:
             doomed.append(place)

@@ -62,6 +62,7 @@ class Keys:
         """
         right = self._of_flink.key_groups([python_value(key) for key in flink_keys]).tolist()
         for key, group, expected in zip(keys, groups, right, strict=True):
+            # A key that was read wrongly would go to another key group, and be lost without a word.
             if group != expected:
                 raise MisplacedKey(
                     f"the key {key!r} lies in key group {group}, and its hash says {expected}"

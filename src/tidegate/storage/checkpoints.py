@@ -185,6 +185,7 @@ class CheckpointStorage:
         """
         doomed: list[str] = []
         needed: set[str] = set()
+        # By number too: a folder without files is in no listing.
         over = dict.fromkeys(
             paths.exclusive_folder(self._job, CheckpointId(number))
             for number in range(max(1, next_id - UNFINISHED_MAX), next_id)
@@ -196,6 +197,7 @@ class CheckpointStorage:
             counts_not = checkpoint is not None and checkpoint < next_id and checkpoint not in kept
             wrote = paths.epoch_of(info.path)
             if paths.join(self._root, info.path) in used:
+                # A kept checkpoint may name a file in the folder of one that is gone.
                 needed.add(folder)
             elif counts_not or (wrote is not None and wrote < epoch):
                 doomed.append(info.path)

@@ -93,6 +93,7 @@ class LocalStore:
         with _failures("create", file):
             try:
                 _write_synced(beside, data)
+                # A link fails where the name is taken; a rename would replace the file.
                 os.link(beside, file)
             except FileExistsError:
                 return False

@@ -45,6 +45,7 @@ class FileMerging:
 
         name: never used before; given to a new file, if one is needed.
         """
+        # Checked between states alone, which are never split: a file may exceed the limit.
         if self._file is not None and self._position >= self._max_bytes:
             self.close()
         if self._file is None:

@@ -236,6 +236,7 @@ def publish(store: Store, path: str, data: bytes) -> Written:
         write_new(store, under_way, data)
         store.rename(under_way, path)
     else:
+        # Such stores show a file only when its writer closes, so it is whole all the same.
         write_new(store, path, data)
     return Written(path, checksum.size, checksum.crc32c)
 

@@ -70,6 +70,7 @@ class OwnFile:
     def write(self, data: bytes) -> None:
         self._writer.write(data)
         if self._digest is not None:
+            # Hashed on the way: to read the file again would double its transfer.
             self._digest.update(data)
 
     def close(self) -> FileStateHandle | RelativeFileStateHandle:
@@ -127,6 +128,7 @@ class CheckpointStateOutputStream:
         if self._open_file is None:
             self._check_size()
         elif self._position >= self._buffer_max:
+            # No file before this: most states are small, and stay in their handle.
             self._file = self._open_file()
             self._file.write(b"".join(self._buffered))
             self._buffered.clear()

@@ -78,6 +78,7 @@ class CreditedSender:
 
     def offer(self, element: Element) -> Sequence[Element]:
         """Elements to send at once; the rest is kept until ``grant`` returns it."""
+        # Whatever waits goes first, or elements would overtake each other.
         self._waiting.append(element)
         return () if len(self._waiting) > 1 else self._going()
 
@@ -104,6 +105,7 @@ class CreditedSender:
                     break
                 self._credit -= 1
                 begun, size = self._begun, self._size(first)
+                # Fewer rows than two pieces go as one, so that no tiny rest costs a credit.
                 if len(first) - begun >= 2 * size:
                     self._begun = begun + size
                     going.append(first.piece(begun, self._begun))
@@ -117,6 +119,7 @@ class CreditedSender:
         return self.rows if isinstance(batch, RowBatch) else self.arrow_rows
 
     def _rest(self, position: int, batch: Batch) -> Batch:
+        # Pieces of the first batch may be on their way already.
         if position or not self._begun:
             return batch
         return batch.piece(self._begun, len(batch))

@@ -66,6 +66,7 @@ class Handshake:
     def _receive_as_client(self, frame: bytes) -> bytes | None:
         if not self._peer_nonce:
             self._peer_nonce = _nonce_of(frame)
+            # The caller proves itself first, so a stranger gets no proof of the server to work on.
             name = _NAME_LENGTH.pack(len(self._name)) + self._name
             return MAGIC + self._nonce + name + self._proof(b"client", self._name)
         self._check(frame, b"server", b"")
@@ -96,6 +97,7 @@ class Handshake:
     def _proof(self, role: bytes, name: bytes) -> bytes:
         ours, theirs = (self._nonce, self._peer_nonce)
         nonces = ours + theirs if self._server else theirs + ours
+        # With the role in it, a proof cannot be sent back to the one who made it.
         said = role + nonces + self._binding + name
         return hmac.new(self._secret, said, hashlib.sha256).digest()
 
