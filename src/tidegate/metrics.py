@@ -100,26 +100,21 @@ class MetricRegistry:
         self._counters: dict[str, Counter] = {}
 
     def group(self, *names: str) -> MetricGroup:
-        """The group of that path."""
         return MetricGroup(self, names)
 
     def register(self, name: str, read: Callable[[], float]) -> None:
-        """Adds a metric, replacing one of the same name."""
         self._readers[name] = read
 
     def count(self, name: str) -> Counter:
-        """Adds a counter, replacing one of the same name."""
         counter = self._counters[name] = Counter()
         self.register(name, counter.get_count)
         return counter
 
     def counted(self, name: str) -> int:
-        """Value of a counter; 0 if there is none of that name."""
         counter = self._counters.get(name)
         return 0 if counter is None else counter.get_count()
 
     def read(self) -> Mapping[str, float]:
-        """Current values of all metrics, by full name."""
         return {name: read() for name, read in self._readers.items()}
 
 

@@ -61,7 +61,6 @@ class ConfigOption(Generic[T_co]):
             ) from None
 
     def render(self, value: object) -> str:
-        """Text that parses to this value."""
         return self.type.render(value)
 
     @property

@@ -25,7 +25,6 @@ class StoreOptions:
     truststore_password: Text
 
     def all(self) -> tuple[Text, ...]:
-        """All options of the set."""
         return (
             self.keystore,
             self.keystore_password,

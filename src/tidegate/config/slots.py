@@ -138,7 +138,6 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def slot_settings(configuration: ReadableConfig) -> SlotSettings:
-    """Settings of a job's slots."""
     buffered = configuration.get(execution.BUFFER_TIMEOUT_ENABLED)
     on_disk = configuration.get(state_backend.STATE_BACKEND) == "rocksdb"
     return SlotSettings(

@@ -69,7 +69,6 @@ class Warnings:
         self._silenced = frozenset(silenced)
 
     def is_silenced(self, about: Warn) -> bool:
-        """True if the program has silenced it."""
         return about.value in self._silenced
 
     def warn(self, about: Warn, text: str, **facts: object) -> None:
@@ -79,7 +78,6 @@ class Warnings:
 
 
 def process_warnings(configuration: ReadableConfig) -> Warnings:
-    """The warnings of this process, on its log."""
     from tidegate.config.log import process_log
 
     return Warnings(process_log(), configuration.get(SILENCED))

@@ -235,7 +235,6 @@ class NumberReader:
 
 
 def check_rate(rate: float | None, where: str) -> None:
-    """Raises ConfigError for an invalid rate."""
     is_number = isinstance(cast("object", rate), int | float)
     if rate is not None and not (is_number and rate > 0):
         raise ConfigError(

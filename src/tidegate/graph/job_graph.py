@@ -72,7 +72,6 @@ class JobGraph:
         )
 
     def restored_from(self, restore: RestoreSettings) -> JobGraph:
-        """A copy of the job that starts from a snapshot."""
         return replace(self, settings=replace(self.settings, restore=restore))
 
     def _vertex_name(self, vertex: VertexId) -> str:

@@ -114,7 +114,6 @@ def place_path(epoch: int, number: int) -> str:
 
 
 def beat_path(epoch: int, number: int) -> str:
-    """Path of a sign of life."""
     return f"{_BEATS}{epoch:010d}-{number:010d}"
 
 
@@ -231,7 +230,6 @@ async def last_beat(store: HaStore) -> str:
 
 
 async def forget_beats(store: HaStore, epoch: Epoch) -> None:
-    """Deletes the signs of life of an epoch and of earlier ones."""
     await store.delete(
         [beat for beat in await store.list(_BEATS) if beat < beat_path(epoch + 1, 0)]
     )

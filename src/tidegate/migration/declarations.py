@@ -84,7 +84,6 @@ class _Types:
             position = token.end()
 
     def all(self) -> list[TypeInformation]:
-        """All types, separated by commas."""
         found = self._list()
         if self._tokens:
             raise _refused(self._where, f"{self._tokens[0]!r} follows the types")

@@ -197,7 +197,6 @@ class _Migration:
         self.rows: list[MigratedState] = []
 
     def operator(self) -> TakenOperator | None:
-        """The converted operator; None if nothing was converted."""
         operator = self._operator
         parts = self._keyed_parts()
         subtasks = self._subtasks()

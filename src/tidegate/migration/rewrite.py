@@ -155,7 +155,6 @@ class _Rewrite:
         self._changed = changed
 
     def operator(self) -> OperatorState:
-        """Writes the operator with its state to the new folder."""
         parts = {part.subtask: part for part in self._snapshot.keyed_state(self._operator)}
         subtasks = {
             index: self._subtask(index, state, parts.get(index))

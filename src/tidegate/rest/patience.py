@@ -24,18 +24,15 @@ class Patience:
         self._guests: dict[object, Guest] = {}
 
     def came(self, protocol: object, guest: Guest) -> None:
-        """A connection was accepted."""
         self._guests[protocol] = guest
         self._wait(protocol)
 
     def asked(self, protocol: object) -> None:
-        """The head of a request has arrived."""
         waiting = self._waiting.pop(protocol, None)
         if waiting is not None:
             waiting.cancel()
 
     def answered(self, protocol: object) -> None:
-        """The request was answered; the time for the next one begins."""
         if protocol in self._guests:
             self._wait(protocol)
 

@@ -64,7 +64,6 @@ class ServedJob:
         return self._clock.wall_ms()
 
     async def view(self) -> JobView:
-        """Current state of the job."""
         seen = cast("JobView", await self._run_blocking(self.client.view))
         self.rates.saw(seen)
         return seen
@@ -78,19 +77,16 @@ class ServedJob:
                 await self.view()
 
     def job_id(self, request: Request) -> JobId:
-        """Id of the job in the path. Raises BadRequest, NotFound."""
         wanted, job = path_id(request, "jobid"), self.client.get_job_id()
         if wanted != job:
             raise NotFound(f"Could not find Flink job ({wanted})")
         return job
 
     async def job(self, request: Request) -> JobView:
-        """The job in the path. Raises BadRequest, NotFound."""
         self.job_id(request)
         return await self.view()
 
     async def vertex(self, request: Request) -> tuple[JobView, VertexView]:
-        """Job and vertex of the path. Raises BadRequest, NotFound."""
         job, wanted = await self.job(request), path_id(request, "vertexid")
         for vertex in job.vertices:
             if vertex.id.hex() == wanted:
@@ -98,7 +94,6 @@ class ServedJob:
         raise NotFound(f"Could not find job vertex {wanted} in job {job.job}")
 
     async def subtask(self, request: Request) -> tuple[JobView, VertexView, SubtaskView]:
-        """Job, vertex and subtask of the path. Raises BadRequest, NotFound."""
         (job, vertex), index = await self.vertex(request), path_number(request, "index")
         for subtask in vertex.subtasks:
             if subtask.index == index:

@@ -156,6 +156,5 @@ def _properties(read: CheckpointMetadata) -> CheckpointProperties:
 
 
 def files_of(location: str, read: CheckpointMetadata) -> frozenset[str]:
-    """Absolute places of all files that a snapshot names."""
     snapshot = CompletedCheckpoint(read.checkpoint_id, location, location, read, _properties(read))
     return frozenset(snapshot.paths())

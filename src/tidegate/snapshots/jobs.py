@@ -65,7 +65,6 @@ class RecordedJobs:
         return [self._recorded(store, name) for name in sorted(paths.job_names(files))]
 
     def of(self, scope: Container[str]) -> list[RecordedJob]:
-        """Jobs whose files are judged."""
         assert self._root is not None or not self.all, "records are below the root"
         return [
             job
@@ -89,7 +88,6 @@ class RecordedJobs:
         return record is not None and pointer in record.completed
 
     def led_as(self, job_id: str) -> RecordedJob | None:
-        """The job whose newest run has this id."""
         return next((job for job in self.all if job.record and job.record.job == job_id), None)
 
     def life_of(self, job_id: str, name: str) -> Life:

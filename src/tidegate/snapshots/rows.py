@@ -158,7 +158,6 @@ class Rows:
             yield StateRow(self.subtask, self.key_group, key, namespace, value, times)
 
     def only(self, key: object) -> Rows:
-        """Only the rows of one key."""
         assert self.keys is not None, "rows without keys are not asked for by key"
         keys = _plain(self.keys)
         wanted = [i for i, each in enumerate(keys) if each == key]

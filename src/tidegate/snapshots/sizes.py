@@ -163,7 +163,6 @@ class _Layer:
             yield from blocks
 
     def keys(self, block: Block) -> list[Any]:
-        """Keys of a block; with a namespace, pairs of both."""
         reader = self._keys.get(block.state)
         if reader is None:
             state = self.header.states[block.state]

@@ -209,7 +209,6 @@ class StateSourceWriter(DataSourceArrowWriter):
         self._put.commit([handle for handle in handles if handle is not None])
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Deletes everything written."""
         self._put.abort()
 
 

@@ -145,7 +145,6 @@ class CheckpointStorage:
         return self.location(checkpoint)
 
     def location(self, checkpoint: CheckpointId) -> str:
-        """Folder of a checkpoint."""
         return paths.join(self._root, paths.exclusive_folder(self._job, checkpoint))
 
     def initialize_savepoint_location(self, target: str, bits64: int) -> str:

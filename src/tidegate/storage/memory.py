@@ -25,7 +25,6 @@ class MemoryFiles:
         self.lock = threading.Lock()
 
     def store(self, root: str = "memory:") -> MemoryStore:
-        """A store rooted at a folder of this world."""
         return MemoryStore(self, root)
 
 

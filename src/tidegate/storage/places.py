@@ -129,7 +129,6 @@ class CheckpointPlace:
             self._merging.close()
 
     def discard(self) -> None:
-        """Deletes everything written, since nobody will learn of it. Blocking."""
         for stream in self._streams:
             with contextlib.suppress(StorageFailed):
                 stream.close()

@@ -66,7 +66,6 @@ class StateReader:
         return StateReader(self._files, self._checksums, where=where, given_up=self._given_up)
 
     def give_up(self) -> None:
-        """Gives up: calls under way end at their next part. From any thread."""
         self._given_up.set()
 
     def read(self, handle: StreamStateHandle) -> bytes:

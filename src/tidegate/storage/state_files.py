@@ -189,7 +189,6 @@ class StateFiles:
         try_all((partial(self.delete_files, list(files)), partial(store.delete_folder, folder)))
 
     def delete_files(self, files: Iterable[str]) -> None:
-        """Deletes files by absolute place; missing ones are not an error."""
         located = [self._stores.locate(file) for file in files]
         try_all(partial(store.delete, [name]) for store, name in located)
 

@@ -260,7 +260,6 @@ def failed(what: str, where: str, error: Exception) -> StorageFailed:
 
 
 def missing(path: str, root: str) -> FileMissing:
-    """The error for a missing file."""
     return FileMissing(f"There is no file {name_of(path)}", where=f"{root}/{path}")
 
 

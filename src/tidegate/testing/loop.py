@@ -49,8 +49,6 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self._tasks.append(self.create_task(coroutine))
 
     def on(self, call: Callable[[], T]) -> T:
-        """Result of a call that is made on the loop."""
-
         async def made() -> T:
             return call()
 

@@ -28,7 +28,6 @@ class Frames:
         self._data = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are whole now."""
         self._data += data
         frames: list[bytes] = []
         while len(self._data) >= _LENGTH.size:

@@ -52,7 +52,6 @@ class CreditedSender:
         return len(self._waiting)
 
     def batches_waiting(self) -> list[Batch]:
-        """Batches that wait for credit, in order, without removing them."""
         return [
             self._rest(position, each)
             for position, each in enumerate(self._waiting)
@@ -60,7 +59,6 @@ class CreditedSender:
         ]
 
     def holds(self, checkpoint: CheckpointId) -> bool:
-        """True if the barrier of this checkpoint waits."""
         return any(
             isinstance(each, Barrier) and each.checkpoint == checkpoint for each in self._waiting
         )

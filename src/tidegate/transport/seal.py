@@ -29,7 +29,6 @@ class Seal:
         self._count = 0
 
     def tag(self, parts: Iterable[Buffer]) -> bytes:
-        """Tag of the next frame."""
         digest = blake2b(_COUNT.pack(self._count), digest_size=TAG_BYTES, key=self._key)
         self._count += 1
         for part in parts:

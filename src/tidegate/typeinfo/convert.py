@@ -446,7 +446,6 @@ class _Fields:
         return None if value is None else tuple(self._converted(self._parts(value)))
 
     def as_row(self, value: Any) -> Row | None:
-        """A row with the names of the fields and, if the value is a row, its kind."""
         if value is None:
             return None
         row = Row.named(self._names, self._converted(self._parts(value)))

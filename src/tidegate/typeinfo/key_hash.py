@@ -44,7 +44,6 @@ class KeyHasher:
         return self._column.type_info
 
     def key_groups(self, keys: Sequence[object]) -> NDArray[np.int16]:
-        """Key group of each key; see `keyed`."""
         return self.keyed(keys)[1]
 
     def keyed(self, keys: Sequence[object]) -> tuple[Sequence[object], NDArray[np.int16]]:

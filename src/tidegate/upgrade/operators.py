@@ -40,7 +40,6 @@ def finding_of(
     state: str | None = None,
     severity: UpgradeSeverity = UpgradeSeverity.REFUSED,
 ) -> UpgradeFinding:
-    """Turns an error into a finding."""
     return UpgradeFinding(kind, severity, error.what, error.where, error.remedy, operator, state)
 
 
@@ -148,7 +147,6 @@ def ended_operator(info: OperatorInfo, vertex: Vertex, state: OperatorState) -> 
 
 
 def held_names(sample: OperatorSample) -> list[str]:
-    """Names of all states that an operator has in the snapshot."""
     return [*sample.keyed, *sample.operator, *(sample.columns or ())]
 
 

@@ -13,7 +13,6 @@ _HEAD = ("operator", "state", "kind", "verdict", "type")
 
 
 def as_table(report: UpgradeReport) -> str:
-    """The whole report as text, for people."""
     job = "" if report.job_name is None else f" of job '{report.job_name}'"
     lines = [f"{report.kind} {report.checkpoint}{job}: {report.snapshot}", ""]
     rows = [row for operator in report.operators for row in _rows(operator)]

@@ -180,7 +180,6 @@ class KeyGroupsStateHandle:
         assert len(self.offsets) == len(self.key_groups), "one offset for each key group"
 
     def offset_of(self, key_group: int) -> int:
-        """Start of a key group in `delegate`."""
         assert key_group in self.key_groups, f"key group {key_group} is not in {self.key_groups}"
         return self.offsets[key_group - self.key_groups.first]
 
@@ -213,7 +212,6 @@ class KeyGroupsSavepointStateHandle:
         assert len(self.offsets) == len(self.key_groups), "one offset for each key group"
 
     def offset_of(self, key_group: int) -> int:
-        """Start of a key group in `delegate`; 0 if it has no state."""
         assert key_group in self.key_groups, f"key group {key_group} is not in {self.key_groups}"
         return self.offsets[key_group - self.key_groups.first]
 

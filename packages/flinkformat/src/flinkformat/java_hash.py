@@ -154,5 +154,4 @@ def bit_mix(code: int) -> int:
 
 
 def key_group_of_hash(code: int, max_parallelism: int) -> int:
-    """Key group of a key with this hash code."""
     return mix(code) % max_parallelism

@@ -44,7 +44,6 @@ class KeyGroupRange:
 
     @staticmethod
     def empty() -> KeyGroupRange:
-        """The range without key groups."""
         return KeyGroupRange(0, -1)
 
     @property
@@ -52,7 +51,6 @@ class KeyGroupRange:
         return self.first == 0 and self.last == -1
 
     def intersection(self, other: KeyGroupRange) -> KeyGroupRange:
-        """Key groups that are in both ranges."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         return KeyGroupRange(first, last) if first <= last else KeyGroupRange.empty()
 

@@ -39,7 +39,6 @@ class HashedEdge:
 
 
 def operator_id_of_uid(uid: str) -> OperatorId:
-    """The id of an operator with a uid."""
     return OperatorId(_murmur3_128(uid.encode("utf-8", "replace")))
 
 

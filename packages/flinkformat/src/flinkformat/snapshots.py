@@ -224,7 +224,6 @@ class CheckpointProperties:
     def for_checkpoint(
         retention: RetentionPolicy, *, snapshot_type: CheckpointType = CHECKPOINT
     ) -> CheckpointProperties:
-        """Properties of an automatic checkpoint."""
         keep_cancelled = retention is RetentionPolicy.RETAIN_ON_CANCELLATION
         keep_failed = retention is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
         return CheckpointProperties(

@@ -39,7 +39,6 @@ def byte_parts(path: str, size: int, target: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def opened_text(stores: Stores, path: str) -> Generator[BinaryIO]:
-    """Bytes of a text file, decompressed."""
     store, name = stores.locate(path)
     kind = compression_of(path)
     with open_stream(store, name) as stream:

@@ -119,11 +119,9 @@ class PartRolling:
         done.set_result(None)
 
     def is_full(self, part: OpenPart) -> bool:
-        """True if a part has reached its size."""
         return part.bytes >= self._part_bytes
 
     def end(self, part: OpenPart) -> None:
-        """Ends a part, which takes no more rows."""
         self.submit(part.close, lambda: self._begun.remove(part))
         self._ended.append(PartCommittable(self._store.root, part.name, part.rows).to_bytes())
 

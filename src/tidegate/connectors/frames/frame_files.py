@@ -80,7 +80,6 @@ def settle(folder: str, declared: pa.Schema | None) -> pa.Schema:
 
 
 def rows_in(folder: str) -> int:
-    """Number of rows in the Parquet files of a folder. Blocking."""
     stores = Stores()
     return sum(_rows_of(stores, file.path) for file in files_at(stores, folder))
 

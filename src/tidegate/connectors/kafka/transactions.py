@@ -154,13 +154,11 @@ class TransactionIds:
 
     @staticmethod
     def of_writer(prefix: str, context: WriterContext) -> TransactionIds:
-        """Ids of the writer's attempt."""
         _, epoch, attempt, _ = context.attempt_name.split("-")
         job = context.job[:_JOB_DIGITS]
         return TransactionIds(prefix, context.subtask, job, (int(epoch), int(attempt)))
 
     def of(self, number: int) -> str:
-        """The id with this number."""
         epoch, attempt = self.attempt
         return f"{self.prefix}-{self.subtask}-{number}-{self.job}-{epoch}-{attempt}"
 
@@ -198,7 +196,6 @@ class Transactions:
         self._network: Any = None
 
     def name_of(self, transactional_id: str) -> tuple[TransactionName, str]:
-        """Newest transaction of an id, and its state."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         with self._asking():
             found = self._ask(request, transactional_id).transaction_states[0]

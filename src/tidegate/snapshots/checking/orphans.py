@@ -72,7 +72,6 @@ class Orphans:
         self.notes: list[str] = []
 
     def findings(self) -> list[Finding]:
-        """Faults of files that no snapshot names."""
         found = [*self._records(), *self._unnamed_snapshots(), *self._unnamed_files()]
         self.notes += [
             f"{count} files that no snapshot names are not judged: {why} ({folder})"

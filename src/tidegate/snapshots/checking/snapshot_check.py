@@ -49,11 +49,9 @@ class SnapshotCheck:
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def found(self, fault: Fault, path: str, what: str, operator: str = "") -> None:
-        """Adds a fault of a file."""
         self.findings.append(Finding(fault, path, what, (self.path,), operator))
 
     def damaged(self, error: FormatError) -> None:
-        """Notes that ``_metadata`` is damaged."""
         self.trusted = False
         self.found(Fault.METADATA, paths.join(self.path, paths.METADATA), told(error))
 

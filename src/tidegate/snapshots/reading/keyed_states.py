@@ -81,7 +81,6 @@ class KeyedStates:
         return found
 
     def streams(self) -> list[KeyedStream]:
-        """All streams, subtask by subtask."""
         return [stream for _, stream in self._streams()]
 
     def form(self, info: StateInfo) -> StateForm:

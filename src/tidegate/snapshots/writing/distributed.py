@@ -68,7 +68,6 @@ class StatePut:
             return writer.write_over_parts(paths.absolute(self.target))
 
     def abort(self) -> None:
-        """Deletes everything written."""
         discard_folder(paths.absolute(self.target))
 
     def _begun(self) -> SavepointWriter:

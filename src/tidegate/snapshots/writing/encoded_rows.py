@@ -234,7 +234,6 @@ class BlockSpool:
         return sorted(self._blocks)
 
     def add(self, group: int, block: Block) -> None:
-        """Appends a block to its key group."""
         size = self._file.write(block.keys) + self._file.write(block.values)
         bare = replace(block, keys=b"", values=b"")
         spooled = _Spooled(bare, self._end, len(block.keys), len(block.values))

@@ -501,13 +501,11 @@ class _Operator:
         return not all(isinstance(each, KeyGroupsStateHandle) for each in keyed)
 
     def streams(self, base: Snapshot | None) -> list[KeyedStream]:
-        """Keyed state that the snapshot has of it."""
         if base is None or self.state is None:
             return []
         return base.keyed_streams(self.state.operator_id.hex())
 
     def known_key(self, base: Snapshot | None) -> Serializer | None:
-        """Serializer of its keys, if it has keyed state already."""
         snapshots = (self.key, *(each.key for each in self.streams(base)))
         known = next((each for each in snapshots if each is not None), None)
         return (
@@ -526,7 +524,6 @@ def discard_folder(folder: str) -> None:
 
 
 def check_empty(folder: str) -> None:
-    """Raises ConfigError for a folder that is not empty."""
     store, name = Stores().locate(folder)
     found = next(iter(store.list(name)), None) if store.is_folder(name) else store.info(name)
     if found is not None:

@@ -106,7 +106,6 @@ def read_key_group_range(reader: Reader) -> KeyGroupRange:
 
 
 def read_key_group_offsets(reader: Reader) -> tuple[KeyGroupRange, tuple[int, ...]]:
-    """Reads a range of key groups and an offset for each."""
     key_groups = read_key_group_range(reader)
     return key_groups, reader.offsets(len(key_groups), "offsets of key groups")
 
@@ -120,7 +119,6 @@ def _read_segment(reader: Reader) -> SegmentFileStateHandle:
 
 
 def write_stream(writer: Writer, handle: StreamStateHandle | None) -> None:
-    """Writes a stream handle, or its absence."""
     match handle:
         case None:
             writer.u8(NULL)

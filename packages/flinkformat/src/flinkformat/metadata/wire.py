@@ -59,7 +59,6 @@ class Reader:
             raise self.fail(what, expected=expected, found=found, offset=self.offset)
 
     def raw(self, size: int, what: str) -> bytes:
-        """Reads the next `size` bytes; `size` may come from damaged data."""
         start = self.offset
         if size < 0:
             raise self.fail(
@@ -91,7 +90,6 @@ class Reader:
         return int(_I64.unpack(self.raw(8, what))[0])
 
     def boolean(self, what: str) -> bool:
-        """Reads one byte; anything but 0 is true."""
         return self.u8(what) != 0
 
     def bounded(self, what: str, low: int, high: int) -> int:
@@ -135,11 +133,9 @@ class Reader:
         return struct.unpack(f">{count}q", self.raw(8 * count, what))
 
     def blob(self, what: str) -> bytes:
-        """Reads an i32 length and that many bytes."""
         return self.raw(self.i32(f"the length of {what}"), what)
 
     def utf(self, what: str) -> str:
-        """Reads a u16 length in bytes and modified UTF-8."""
         size = self.u16(f"the length of {what}")
         start = self.offset
         data = self.raw(size, what)

@@ -101,7 +101,6 @@ class Changelog:
                 raise _unknown(reader, f"{reader.remaining} bytes more", reader.offset)
 
     def entries(self) -> Iterator[FlinkEntry]:
-        """Entries after all changes."""
         for name, values in self._values.items():
             for (group, key, namespace), value in values.items():
                 yield FlinkEntry(self._by_name[name], group, key, namespace, value)

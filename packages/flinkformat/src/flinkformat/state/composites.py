@@ -87,7 +87,6 @@ class MapSerializer:
         return read_hashable(self.key, reader)
 
     def read_value(self, reader: Reader) -> Any:
-        """Reads the next value, which may be missing."""
         return None if reader.boolean("whether a value is null") else self.value.read(reader)
 
 

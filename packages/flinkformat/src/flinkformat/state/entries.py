@@ -36,7 +36,6 @@ class FlinkEntry:
 
 
 def timer_entry(state: FlinkState, key_group: int, timer: Timer) -> FlinkEntry:
-    """Converts a timer to an entry."""
     return FlinkEntry(state, key_group, timer.key, timer.namespace, timer.timestamp_ms)
 
 

@@ -113,7 +113,6 @@ def read_keyed_header(reader: Reader) -> FlinkKeyedHeader:
 
 
 def write_keyed_header(writer: Writer, header: FlinkKeyedHeader) -> None:
-    """Writes the header of a stream of keyed state."""
     writer.i32(KEYED_VERSION)
     writer.boolean(header.compressed)
     write_snapshot(writer, header.key)
@@ -135,7 +134,6 @@ def read_operator_header(reader: Reader) -> FlinkOperatorHeader:
 
 
 def write_operator_header(writer: Writer, header: FlinkOperatorHeader) -> None:
-    """Writes the header of a stream of operator state."""
     writer.i32(OPERATOR_VERSION)
     writer.boolean(header.compressed)
     for type_ in (BackendStateType.OPERATOR, BackendStateType.BROADCAST):

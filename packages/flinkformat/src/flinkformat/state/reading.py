@@ -187,13 +187,11 @@ class _Stream:
         self._handle = handle
 
     def header(self, end: int | None) -> FlinkKeyedHeader:
-        """Bytes before the first key group."""
         reader = Reader(self.part(0, end))
         reader.where = self._files.where
         return read_keyed_header(reader)
 
     def part(self, start: int, end: int | None) -> bytes:
-        """Bytes from an offset to another, or to the end."""
         if start > self._handle.state_size:
             raise FormatError(
                 "A key group begins after the end of its stream",

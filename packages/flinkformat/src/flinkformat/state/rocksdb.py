@@ -116,7 +116,6 @@ class _Database:
         )
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
-        """All pairs of the next column family, in key order."""
         while texts := self._frame():
             yield from zip(texts[::2], texts[1::2], strict=True)
 
