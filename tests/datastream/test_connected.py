@@ -359,7 +359,7 @@ class Wrong(Judge):
             self.act(self, ctx)
 
 
-READ_ONLY = r"(?s)only be read.*'judge', broadcast state 'limits', on the side of the stream that"
+READ_ONLY = r"(?s)it is read-only.*'judge', broadcast state 'limits', on the side of the stream that"
 
 
 @pytest.mark.parametrize(
@@ -373,8 +373,8 @@ READ_ONLY = r"(?s)only be read.*'judge', broadcast state 'limits', on the side o
             r"(?s)'other' was not named in broadcast: only 'limits'.*'judge'",
         ),
         (True, lambda _, ctx: ctx.get_broadcast_state(OTHER), "'other' was not named"),
-        (True, lambda f, _: f.waiting.add(1), "(?s)no current key.*broadcast record"),
-        (True, lambda f, _: list(f.waiting.get()), "(?s)no current key.*broadcast record"),
+        (True, lambda f, _: f.waiting.add(1), "(?s)without a current key.*broadcast record"),
+        (True, lambda f, _: list(f.waiting.get()), "(?s)without a current key.*broadcast record"),
         (True, lambda _, ctx: ctx.timer_service(), "(?s)has no timers.*'judge', in process_broad"),
         (True, lambda _, ctx: ctx.get_current_key(), "(?s)has no key.*'judge', in process_broadc"),
     ],
