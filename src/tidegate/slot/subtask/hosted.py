@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.model.chance import Chance
     from tidegate.model.control import Deploy
     from tidegate.model.elements import OperatorEvent
-    from tidegate.model.ids import ChannelId, CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
     from tidegate.slot.channel_state import ChannelStateWriter
     from tidegate.slot.channels.ends import Consumer, Producer
     from tidegate.slot.channels.links import Links
@@ -72,6 +72,7 @@ class HostedSubtask:
         beside: Tasks,
     ) -> None:
         self.deployment = Deployment(job.id, job.settings, deploy)
+        self.execution = deploy.execution
         self.log = world.log.bind(subtask=self.deployment.task_name)
         self.channel_state: ChannelStateWriter = job.channel_state.writer(
             deploy.execution, job.settings.checkpoints.subtasks_a_channel_state_file
@@ -92,10 +93,6 @@ class HostedSubtask:
         for output in self.subtask.outputs.channels:
             links.add_output(self, output)
         rounds.subtasks[self.execution] = self.subtask
-
-    @property
-    def execution(self) -> ExecutionId:
-        return self.deployment.execution
 
     # --- how it comes ---
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tidegate.errors import TidegateError
     from tidegate.model.elements import Barrier, OperatorEvent
-    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.slot.channels.output import Outputs
     from tidegate.slot.subtask.chain import Chain
     from tidegate.slot.subtask.checkpointing import Checkpointing
@@ -51,6 +51,7 @@ class Subtask:
         input: Input,
     ) -> None:
         self.deployment = deployment
+        self.execution = deployment.execution  # asked for several times a turn
         self.state = ExecutionState.INITIALIZING
         self.chain = chain
         self.outputs = outputs
@@ -60,10 +61,6 @@ class Subtask:
         self._host = host
         self._checkpointing = checkpointing
         self._started = False
-
-    @property
-    def execution(self) -> ExecutionId:
-        return self.deployment.execution
 
     # --- turns ---
 
