@@ -20,7 +20,7 @@ CONTRACTS = ("tidegate.api.source", "tidegate.api.sink")
 
 ODD_START = re.compile(r"(What|Who|Whose|Whether|That|Those|As|The same|Of|It|One that)\b")
 SHORTEST = 22
-ODD_MOST = 40
+ODD_MOST = 20
 """Docstrings of less than 22 characters, or with an odd start; the number may only shrink."""
 
 

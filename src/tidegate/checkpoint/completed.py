@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class CompletedCheckpoint:
     """A snapshot that is durable and pointed at.
 
-    pointer: what to restore from. location: folder of its ``_metadata``; None where there is none.
+    pointer: what to restore from. location: folder of its ``_metadata``; None if there is none.
     properties: those that hold now, which differ from the metadata's after a restore.
     foreign: files that it names outside of the folders that are the job's; nobody deletes them.
     """

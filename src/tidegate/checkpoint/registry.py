@@ -127,7 +127,7 @@ class SharedStateRegistry:
 
         properties: those under which the job has it. foreign: files that may be used, and are never
         among those to delete. Files that are not ours to delete are left
-        out: the next checkpoint is a full one, which uses none of them. Raises FormatError where
+        out: the next checkpoint is a full one, which uses none of them. Raises FormatError if
         what the metadata says of its files cannot be read.
         """
         if not properties.discard_subsumed:
@@ -148,7 +148,7 @@ class SharedStateRegistry:
     def release_below(self, lowest: CheckpointId | None) -> list[str]:
         """Forget files that no checkpoint from this one on has used; the paths to delete.
 
-        lowest: the oldest retained checkpoint that is no savepoint; None where none is retained.
+        lowest: the oldest retained checkpoint that is no savepoint; None if none is retained.
         """
         return self._release(
             key

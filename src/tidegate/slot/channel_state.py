@@ -92,7 +92,7 @@ class ChannelStateResult:
         checksums: Mapping[str, FileChecksum],
         delete: Callable[[], object] | None = None,
     ) -> None:
-        """Both sides are durable. delete: begins to delete their file; None where there is none."""
+        """Both sides are durable. delete: begins to delete their file; None if there is none."""
         if not self.is_done:
             self.inputs, self.outputs, self.checksums = inputs, outputs, checksums
             self._delete = delete

@@ -81,7 +81,7 @@ class Slot:
     async def run(self, driver: str, *, versions: Mapping[str, str], request: str = "") -> str:
         """Serve the driver at that address to the end; the result says why it ended.
 
-        Raises PeerLost where the driver cannot be reached.
+        Raises PeerLost if the driver cannot be reached.
         """
         listener = await self._world.network.listen(self._links.accept)
         try:

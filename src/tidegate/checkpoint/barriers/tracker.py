@@ -41,7 +41,7 @@ COUNTED_MAX: Final = 50
 
 @dataclass(slots=True)
 class _Count:
-    """One checkpoint. barrier: None where it was given up before its first barrier came."""
+    """One checkpoint. barrier: None if it was given up before its first barrier came."""
 
     barrier: Barrier | None
     since_ms: int

@@ -48,7 +48,7 @@ class NoCheckpoints:
 
     @property
     def ended(self) -> bool:
-        """Whether the job has ended and nothing is left to be done about what it started from."""
+        """True if the job has ended and nothing is left to do about its start."""
         return self._disposal.ended
 
     def waits_for(self, execution: ExecutionId) -> bool:

@@ -171,7 +171,7 @@ class FailExecution:
 
 @dataclass(frozen=True, slots=True)
 class RequestDone:
-    """The answer to a `CheckpointRequested`; error is None where it went well."""
+    """The answer to a `CheckpointRequested`; error is None if it went well."""
 
     request: int
     checkpoint: CheckpointId | None = None
@@ -184,8 +184,8 @@ class CheckpointEnded:
     """A snapshot is complete or has failed: to be logged and measured.
 
     duration_ms: from its trigger. size_bytes: all state. written_bytes: what this one has written
-    anew. reason: None where it is complete. message: that of the reason, and its cause. where: name
-    of the subtask at which it failed, "" for none. checkpoint: None where it failed before it had
+    anew. reason: None if it is complete. message: that of the reason, and its cause. where: name
+    of the subtask at which it failed, "" for none. checkpoint: None if it failed before it had
     an id.
     """
 

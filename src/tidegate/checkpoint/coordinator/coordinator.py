@@ -113,7 +113,7 @@ class CheckpointCoordinator:
 
     @property
     def ended(self) -> bool:
-        """Whether the job has ended and nothing is left to be done about its checkpoints."""
+        """True if the job has ended and nothing is left to do about its checkpoints."""
         return self._disposal.ended
 
     @property
@@ -148,7 +148,7 @@ class CheckpointCoordinator:
     def handle(
         self, event: events.CheckpointEvent, now_ms: int
     ) -> list[commands.CheckpointCommand]:
-        """What is to be done about the event, in order; a restart comes last."""
+        """Commands for an event, in order; a restart comes last."""
         assert now_ms >= self._now_ms, "time does not go back"
         self._out = []
         self._now_ms = now_ms
@@ -312,7 +312,7 @@ class CheckpointCoordinator:
                         self._out.append(self._triggers.begin(request))
 
     def _plan(self, request: Request) -> CheckpointPlan | None:
-        """Who takes part; None where the request has failed, and is answered."""
+        """Participants; None if the request has failed, and was answered."""
         reason = self._readiness.hindrance(request)
         if request.periodic and not self._schedule.running:
             reason = FailureReason.PERIODIC_SCHEDULER_SHUTDOWN

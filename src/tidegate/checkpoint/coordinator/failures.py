@@ -25,8 +25,8 @@ UNLIMITED: Final = 2**31 - 1
 class Failure:
     """One snapshot that failed.
 
-    cause: "" where the reason says it all. checkpoint: None where it failed before it had an id.
-    execution: the attempt at which it failed, and ``where`` its name; None where it was none's.
+    cause: "" where the reason says it all. checkpoint: None if it failed before it had an id.
+    execution: the attempt at which it failed, and ``where`` its name; None if it was none's.
     """
 
     reason: FailureReason

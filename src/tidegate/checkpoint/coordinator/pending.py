@@ -76,7 +76,7 @@ _BEFORE: Final = {
 
 
 class Acknowledgements:
-    """Who has acknowledged one checkpoint, and the state that came with it.
+    """Acknowledgements of one checkpoint, and the state that came with them.
 
     checksums: of the files written for it, by path.
     """
@@ -144,7 +144,7 @@ class Acknowledgements:
     def operator_state(
         self, vertex: Vertex, operator: OperatorInfo, coordinator: bytes | None
     ) -> OperatorState | None:
-        """The state of one operator; None where there is nothing to be said of it.
+        """The state of one operator; None if there is nothing to be said of it.
 
         coordinator: state of the operator's coordinator. Raises `CheckpointAborted` where union
         list state would be incomplete, since some subtasks of its vertex have finished.
@@ -251,7 +251,7 @@ class PendingCheckpoint:
         return self.stage not in (Stage.WAITING, Stage.WRITING, Stage.ADDING, Stage.DISPOSED)
 
     def enter(self, stage: Stage) -> None:
-        """It has come one stage further, or is disposed of."""
+        """Moves one stage further, or to the end when it is disposed of."""
         assert self.stage is not Stage.DISPOSED, "what is disposed of stays so"
         assert stage is Stage.DISPOSED or self.stage is _BEFORE[stage], self.stage.value
         # From here on storage knows of it: nobody may be missing, and files have a place to lie.

@@ -67,7 +67,7 @@ class Readiness:
         assert not self.executions.all_run, "the new subtasks have still to start"
 
     def end(self, status: JobStatus) -> None:
-        """The job is over."""
+        """The job is over: checkpoints are never ready again."""
         assert self.ended is None, "a job ends once"
         self.ended = status
 
@@ -84,7 +84,7 @@ class Readiness:
         return held
 
     def refusal(self, request: Request) -> FailureReason | None:
-        """The reason to turn a request away as it comes; None where it may wait for its turn."""
+        """The reason to turn a request away as it comes; None if it may wait for its turn."""
         if self.ended is not None:
             return FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
         if self._held_by is not None and self._held_by is not request:
@@ -92,7 +92,7 @@ class Readiness:
         return None
 
     def hindrance(self, request: Request) -> FailureReason | None:
-        """The reason why a request fails whose turn has come; None where it may begin."""
+        """The reason why a request fails whose turn has come; None if it may begin."""
         if self._failing_over and self.refusal(request) is None:
             return FailureReason.JOB_FAILOVER_REGION
         return self.refusal(request)

@@ -156,7 +156,7 @@ class RequestQueue:
         return self._requests.pop() if full else None
 
     def choose(self, load: Load, now_ms: int) -> Request | TooSoon | None:
-        """The request to run now, taken out of the queue; None where nothing may run.
+        """The request to run now, taken out of the queue; None if nothing may run.
 
         `TooSoon` takes its request out of the queue as well.
         """

@@ -79,7 +79,7 @@ class SubtaskStatistics:
 
 @dataclass(frozen=True, slots=True)
 class VertexStatistics:
-    """One vertex's share of a checkpoint. subtasks: by index, None where nothing came yet."""
+    """One vertex's share of a checkpoint. subtasks: by index, None if nothing came yet."""
 
     vertex: VertexId
     subtasks: tuple[SubtaskStatistics | None, ...]

@@ -50,7 +50,7 @@ class Triggers:
 
     @property
     def checkpoint(self) -> CheckpointId | None:
-        """The checkpoint of the sequence that runs; None where none runs, or it has no id yet."""
+        """The checkpoint of the sequence that runs; None if none runs, or it has no id yet."""
         return None if self._running is None else self._running.checkpoint
 
     def submit(self, request: Request) -> Request | None:
@@ -62,7 +62,7 @@ class Triggers:
         return self._queue.drain()
 
     def choose(self, pending: int, cleaning: int, now_ms: int) -> Request | TooSoon | None:
-        """The request to begin now, taken out of the queue; None where nothing may begin.
+        """The request to begin now, taken out of the queue; None if nothing may begin.
 
         pending: checkpoints under way. cleaning: checkpoints that are being deleted.
         """

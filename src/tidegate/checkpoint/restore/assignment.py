@@ -38,7 +38,7 @@ def assign(
     """Start of every subtask of the job, by the rules of each kind of state.
 
     topology: with the snapshot's max parallelism, as `fit` returns it. drop_in_flight: in-flight
-    data of an unaligned snapshot are lost, as the user wants. Raises RestoreRefused where such a
+    data of an unaligned snapshot are lost, as the user wants. Raises RestoreRefused if such a
     snapshot meets other chains, or a vertex is finished in part of its operators.
     """
     assigned: dict[SubtaskId, SubtaskRestore] = {}

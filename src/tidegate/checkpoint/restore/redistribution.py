@@ -36,7 +36,7 @@ HASH_MAP_CAPACITY: Final = 16
 def redistribute_keyed(
     old: Sequence[KeyedStateHandle | None], parallelism: int, max_parallelism: int
 ) -> list[tuple[KeyedStateHandle, ...]]:
-    """Keyed state of each new subtask. old: by old subtask, None where it had none.
+    """Keyed state of each new subtask. old: by old subtask, None if it had none.
 
     With the same parallelism everybody keeps its own; else each gets every handle that has key
     groups of its range, cut to them where the kind of handle allows that.
@@ -52,7 +52,7 @@ def redistribute_keyed(
 
 
 def within(handle: KeyedStateHandle, key_groups: KeyGroupRange) -> KeyedStateHandle | None:
-    """The part of a handle that lies in a range of key groups; None where there is none.
+    """The part of a handle that lies in a range of key groups; None if there is none.
 
     The files of a backend's folder cannot be cut, so such a handle comes back whole, and the
     backend drops what it was not asked for. The same goes for the changes of a changelog, though
@@ -87,7 +87,7 @@ def within(handle: KeyedStateHandle, key_groups: KeyGroupRange) -> KeyedStateHan
 def redistribute_operator(
     old: Sequence[OperatorStateHandle | None], parallelism: int
 ) -> list[tuple[OperatorStateHandle, ...]]:
-    """Operator state of each new subtask. old: by old subtask, None where it had none.
+    """Operator state of each new subtask. old: by old subtask, None if it had none.
 
     With the same parallelism everybody keeps its own, and what has to be known to all is added:
     union states, and broadcast states that some subtasks did not report. Otherwise split states

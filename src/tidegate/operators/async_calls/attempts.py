@@ -56,7 +56,7 @@ class Attempts:
         self._operator = operator
 
     async def outcome(self, call: Call) -> list[object]:
-        """The results of a call. Raises UserCodeFailed where it fails or its time is over."""
+        """The results of a call. Raises UserCodeFailed if it fails or its time is over."""
         loop, timeout_s = asyncio.get_running_loop(), self._timeout_ms / 1000
         limit = asyncio.timeout(None)
 

@@ -16,7 +16,7 @@ class Room:
 
     waiting: its channels that wait for credit. overdraft: what is under way may go on all the
     same, so that the subtask comes to a point where it can be cut. clock: measures how long
-    channels wait; None where nobody asks.
+    channels wait; None if nobody asks.
     """
 
     __slots__ = ("_clock", "_portions", "_since_s", "_waited_s", "overdraft", "waiting")

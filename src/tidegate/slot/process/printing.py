@@ -19,7 +19,7 @@ _SECOND_MS: Final = 1_000
 class Printing:
     """Keeps lines until they are taken, no more of them a second than the driver is to have.
 
-    lines_max: of a second; 0 where nothing is to go to the driver. now_ms: a clock that never goes
+    lines_max: of a second; 0 if nothing is to go to the driver. now_ms: a clock that never goes
     back. Any thread may print; one takes.
     """
 

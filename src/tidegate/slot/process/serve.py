@@ -55,7 +55,7 @@ def serve(invitation: SlotInvitation) -> str:
     """Serve as a slot until the job is over; the result says why it ended.
 
     Leaves nothing behind in the process but a limit on its heaps: no thread, socket, handler or
-    import hook. Raises PeerLost where the driver cannot be reached.
+    import hook. Raises PeerLost if the driver cannot be reached.
     """
     share_heaps()
     make_room()
@@ -219,7 +219,7 @@ def _exit_at_once(reason: str) -> None:
 def address_towards(driver: str) -> str:
     """The local address that reaches the driver; by construction one it can reach too.
 
-    Raises PeerLost where there is no route.
+    Raises PeerLost if there is no route.
     """
     host, _, port = driver.rpartition(":")
     try:

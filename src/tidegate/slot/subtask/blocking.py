@@ -45,7 +45,7 @@ class BlockingCalls:
         self._over = True
 
     async def ended(self, limit_s: float) -> bool:
-        """Wait until none is under way; False where that takes too long."""
+        """Wait until none is under way; False if that takes too long."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=limit_s)
         return not self._under_way

@@ -85,7 +85,7 @@ class _PassThrough(SourceOperator):
 
 
 def load(deployment: Deployment) -> VertexPlan:
-    """The code of a subtask. Raises UserCodeFailed where this process cannot load it."""
+    """The code of a subtask. Raises UserCodeFailed if this process cannot load it."""
     name = deployment.vertex.name
     return cast("VertexPlan", ship.loads(deployment.deploy.operators, name=name))
 

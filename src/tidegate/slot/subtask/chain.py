@@ -346,7 +346,7 @@ class Chain:
         return any(operator.can_go_on for operator in self.operators)
 
     def ready(self) -> bool:
-        """Tell the operators that they are woken; False where some are at work and not told.
+        """Tell the operators that they are woken; False if some are at work and not told.
 
         What is behind the last one at work is told all the same: it may be what that waits for.
         """

@@ -84,7 +84,7 @@ class Cutting:
         return barrier
 
     def taken(self) -> SubtaskSnapshot | None:
-        """The snapshot of the cut that is over; None where its checkpoint was given up before."""
+        """The snapshot of the cut that is over; None if its checkpoint was given up before."""
         made, self._made = self._made, None
         return made
 

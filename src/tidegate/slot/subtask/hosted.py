@@ -58,7 +58,7 @@ class HostedSubtask:
     """A subtask of a slot with its tasks, timers, snapshots and links; the `Host` of its parts.
 
     beside: tasks of the slot, which it waits for though the subtask is over.
-    Raises UserCodeFailed where the code cannot be loaded in this process.
+    Raises UserCodeFailed if the code cannot be loaded in this process.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class Input:
         return not self.gate.readable and not self._source_ready
 
     def next(self) -> Callable[[], None] | None:
-        """The next piece of work; None where there is none, or no room for what comes of it."""
+        """The next piece of work; None if there is none, or no room for what comes of it."""
         if not self._chain.head.out.has_room or not self._chain.takes_input:
             return None
         if self.is_source and not self._ending.operators_finished:
@@ -90,7 +90,7 @@ class Input:
         self._source_ready = self.is_source
 
     def unpause(self) -> bool:
-        """Poll a source that waited for the first checkpoint; False where none waited."""
+        """Poll a source that waited for the first checkpoint; False if none waited."""
         paused, self._paused = self._paused, False
         return paused
 

@@ -197,7 +197,7 @@ class SubtaskSnapshot:
     async def write(
         self, place: CheckpointPlace, run_blocking: RunBlocking
     ) -> Mapping[OperatorId, SubtaskState] | None:
-        """Write the state; None where it was given up meanwhile, and then nothing is left of it.
+        """Write the state; None if it was given up meanwhile, and then nothing is left of it.
 
         Raises StorageFailed, and then leaves nothing either. Not to be cancelled: the pool's
         thread would go on writing, and nobody would delete what it wrote.

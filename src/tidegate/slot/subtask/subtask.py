@@ -65,7 +65,7 @@ class Subtask:
     # --- turns ---
 
     def next_work(self) -> Callable[[], None] | None:
-        """The next piece of work, for a turn at once; None where there is nothing to do."""
+        """The next piece of work, for a turn at once; None if there is nothing to do."""
         ending, chain = self.ending, self.chain
         if not self._started or self.state.is_terminal:
             return None
@@ -127,7 +127,7 @@ class Subtask:
         self._host.ready()
 
     def _run_if_recovered(self) -> None:
-        """It runs, for others to see, once restored in-flight data are read, or need not be."""
+        """Reports RUNNING once restored in-flight data are read, or need not be."""
         during = self.deployment.settings.checkpoints.during_recovery
         if during or not self.input.gate.recovering:
             self._change(ExecutionState.RUNNING)

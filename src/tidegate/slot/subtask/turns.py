@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Turns:
     """The turns of one subtask: who has asked for one, and how long they took.
 
-    pace: what operators see of the present turn. debloater: None where nothing is debloated.
+    pace: what operators see of the present turn. debloater: None if nothing is debloated.
     """
 
     def __init__(
