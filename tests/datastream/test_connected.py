@@ -359,7 +359,7 @@ class Wrong(Judge):
             self.act(self, ctx)
 
 
-READ_ONLY = r"(?s)it is read-only.*'judge', broadcast state 'limits', on the side of the stream that"
+READ_ONLY = r"(?s)read-only.*'judge', broadcast state 'limits', on the side of the stream that"
 
 
 @pytest.mark.parametrize(
