@@ -50,7 +50,7 @@ class CoordinatorContext(Protocol):
     def shared(self, name: str, make: Callable[[], T]) -> T:
         """Object shared by the job's coordinators under a name; the first to ask makes it.
 
-        It is made anew with them.
+        A new one is made together with new coordinators.
         """
         ...
 
@@ -69,9 +69,9 @@ class CoordinatorContext(Protocol):
 class OperatorCoordinator(Protocol):
     """Decides for all subtasks of one operator; its state is part of each checkpoint.
 
-    It is made anew where all subtasks of the job are restored, then ``start`` is called. Where only
-    some are, it lives on, and ``subtask_reset`` is called for each of its own among them. Until
-    then what it sends to one of these reaches nobody.
+    A new one is made when all subtasks of the job are restored, then ``start`` is called. Where
+    only some are, it lives on, and ``subtask_reset`` is called for each of its own among them.
+    Until then what it sends to one of these reaches nobody.
     """
 
     def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:

@@ -51,7 +51,7 @@ class WatermarkOutput(Protocol):
 
 
 class WatermarkGenerator(ABC, Generic[T]):
-    """Makes watermarks from records; each subtask has its own, which starts anew after a restore.
+    """Makes watermarks from records; each subtask has its own, which starts again after a restore.
 
     >>> class EachRecord(WatermarkGenerator[object]):
     ...     def on_event(self, value, timestamp, output):

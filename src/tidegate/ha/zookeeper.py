@@ -1,6 +1,6 @@
 """Record chains in ZooKeeper: a job is one node, its files are that node's children.
 
-All nodes are persistent and nothing hangs on the session: who leads is decided by the chain alone,
+All nodes are persistent and nothing depends on the session: the chain alone decides who leads,
 so a session that expires costs a new one and no more. A file's slashes become dots, so that one
 call lists a whole chain, as it was at one moment.
 

@@ -2,7 +2,7 @@
 
 Java's state is taken as its serializers say. State of PyFlink is bytes of its coders under rows of
 one field: descriptors, as the job has them, say what they are, and its keys, which here are the
-user's own, get key groups anew. What can't be taken is reported.
+user's own, get new key groups. State that can't be converted is reported.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def translation_of(state: FlinkState, declared: Mapping[str, StateDescriptor]) -
     if namespace is not java.VOID_NAMESPACE:
         raise NotTaken(
             "it belongs to windows, which are kept in another way here; let them fire first (stop "
-            "with drain), or begin them anew"
+            "with drain), or start them from nothing"
         )
     try:
         if state.is_timers:

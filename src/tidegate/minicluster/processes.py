@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S = 10.0
 
 LISTEN_MS: Final = 60_000
-"""A wait for news of the fork server, which may be long in coming, is begun anew after this."""
+"""Longest single wait for news of the fork server; after it the wait is repeated."""
 
 
 class ProcessProvider:

@@ -1,6 +1,6 @@
 """Savepoints as folders: listed below a target folder, and deleted.
 
-A savepoint is nobody's but its owner's: no job deletes it, unless it was started from it and has
+A savepoint belongs to its owner alone: no job deletes it, unless it was started from it and has
 claimed it. All its files lie in its folder, wherever that has been moved to.
 """
 

@@ -53,7 +53,7 @@ def read_state(
 
 
 class StateTable:
-    """A state as a table; made by `read_state`. Reads anew each time, piece by piece.
+    """A state as a table; made by `read_state`. Reads the snapshot each time, piece by piece.
 
     info: what the state is. Columns: ``key_group`` (of states without keys ``subtask``), ``key``,
     ``namespace`` where there is one, ``value``, and ``last_access`` where the state expires.

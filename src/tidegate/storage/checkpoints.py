@@ -132,7 +132,7 @@ class CheckpointStorage:
     def initialize_location(self, checkpoint: CheckpointId) -> str:
         """Creates the folder of a checkpoint and returns its location.
 
-        Raises StorageFailed if a ``_metadata`` is in it: nobody's checkpoint is replaced.
+        Raises StorageFailed if a ``_metadata`` is in it: checkpoints are never replaced.
         """
         folder = paths.exclusive_folder(self._job, checkpoint)
         if self._store.info(paths.join(folder, paths.METADATA)) is not None:

@@ -220,7 +220,7 @@ class CheckpointCoordinator:
             self._schedule.start(self._now_ms)
         elif not wanted and self._schedule.running:
             self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
-        # Asked anew: a request that was refused here may have let the job go on.
+        # Asked again: a request that was refused here may have let the job continue.
         assert self._schedule.running is self._readiness.wanted, "triggers go with the job"
 
     def _suspend(self, reason: FailureReason) -> None:

@@ -219,7 +219,7 @@ class KafkaReader:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # pyright: ignore[reportPrivateUsage]
             raise ConfigError(
                 f"The next record of partition {split.place} is number {split.offset}, which is "
-                f"not there: {error.str()}. Kafka has deleted it, or the topic was made anew",
+                f"not there: {error.str()}. Kafka has deleted it, or the topic was created again",
                 where=self._where,
                 remedy="To go on with what there is, and do without the rest, set the property "
                 "'auto.offset.reset' to 'earliest' or 'latest'.",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def tell_of_unexecuted(program: Program, configuration: Configuration) -> None:
     """Warn at the end of the process if the program has sinks, or all its steps, left to run."""
-    # Held weakly: what a process makes and drops meanwhile is nobody's oversight.
+    # Held weakly: programs that were dropped on purpose need no warning.
     kept = weakref.ref(program, lambda _: atexit.unregister(tell))
 
     def tell() -> None:

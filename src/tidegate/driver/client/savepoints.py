@@ -94,7 +94,7 @@ def _check_shared(target: str) -> None:
 
 
 class _Savepoint(Future[str]):
-    """The path of a savepoint. Who waits for it in vain is told why. why: in words."""
+    """Path of a savepoint, or the reason why there is none. why: in words."""
 
     def __init__(self, why: Callable[[], str]) -> None:
         super().__init__()

@@ -211,7 +211,7 @@ class StartReader:
             where=error.where,
             remedy="Put back what is missing and start again. An older checkpoint is not taken in "
             "its place: sinks may have committed what came up to this one, and would write it "
-            f"again. Where that can be borne, {anew}.",
+            f"again. If that is acceptable, {anew}.",
         )
 
 

@@ -22,7 +22,7 @@ async def tell_of_former(
     run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
     log: structlog.typing.FilteringBoundLogger,
 ) -> None:
-    """Warn of what could have been gone on with, or lies there to nobody's use.
+    """Warns of a run that could have been resumed, and of checkpoints that nobody uses.
 
     storage: of the former run.
     """

@@ -1,6 +1,6 @@
 """The operators' coordinators of one job, called on the loop.
 
-They are made anew where the whole job is deployed. Where only some subtasks are, they live on, and
+They are made again when the whole job is deployed. When only some subtasks are, they live on, and
 hear which of their subtasks were reset.
 """
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tidegate.model.settings import JobSettings
 
 KNOWN_MAX: Final = 64
-"""Different failures that are told apart."""
+"""Number of different failures that are counted separately."""
 
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-f]+\b")
 

@@ -1,7 +1,7 @@
 """Calls of a user's function for records, many at once.
 
 A record is in flight from its arrival until its results have left; so long it belongs to every
-snapshot, and is called anew after a restore, before anything that comes. Calls in flight are no
+snapshot, and is called again after a restore, before anything that comes. Calls in flight are no
 steps, and the end of the subtask waits for none but in ``finish``: so a barrier passes them, and a
 job that is suspended or cancelled leaves them behind. A batch is taken in whole: where it holds
 more records than may be called now, the others wait, and the input is held back.

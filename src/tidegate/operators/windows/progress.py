@@ -1,6 +1,6 @@
 """Which windows had fired when the snapshot was taken that an operator was restored from.
 
-Event time begins anew after a restore, and what windows held may be there still: those that had
+Event time starts again after a restore, and what windows held may be there still: those that had
 fired fire again only for the keys that get more.
 """
 

@@ -303,7 +303,7 @@ class RocksDBKeyedStates:
             held = replace(held, versions=[*held.versions, newest])
         if len(held.versions) > VERSIONS_MAX:
             raise SerializerIncompatible(
-                f"The state has been of {VERSIONS_MAX} types, and no more can be told apart",
+                f"The state has had {VERSIONS_MAX} types, which is the limit",
                 where=where,
                 remedy="Restart from a savepoint in canonical format, which has one type a state.",
             )

@@ -60,7 +60,7 @@ STORAGE: Final = "filesystem"
 """How Flink names a log that is in files."""
 
 COLUMNS_ID: Final = "columns-"
-"""How the name of columnar state begins, which each checkpoint writes anew, beside its base."""
+"""Prefix of the names of columnar state, which each checkpoint writes again, beside its base."""
 
 DESCRIPTION: Final = -1
 """The key group of the change that says which states a part of the log is of."""

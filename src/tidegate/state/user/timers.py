@@ -2,7 +2,7 @@
 
 A timer is an entry of a state whose namespace is its time (and the namespace of the operator, such
 as a window), so that timers are part of snapshots, restored and spread by key group like any other
-state. The heap is made anew from it. It keeps what was deleted until that would be due, or until
+state. The heap is rebuilt from it. It keeps what was deleted until that would be due, or until
 that is most of it.
 """
 
