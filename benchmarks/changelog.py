@@ -161,7 +161,6 @@ class Subtask:
 
 
 def entry(key: int, count: int) -> tuple[int, bytes]:
-    """What a key has after so many writes."""
     place = (key * 7919 + count * 31) % (len(NOISE) - ENTRY_BYTES)
     return count, NOISE[place : place + ENTRY_BYTES]
 

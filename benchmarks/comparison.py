@@ -81,7 +81,6 @@ class Comparison:
         ]
 
     def measured(self, rates: dict[str, float]) -> list[tuple[str, str, float, float]]:
-        """Of the floors, those whose two sides were measured: name, base, floor, ratio."""
         base_rates = bases(rates)
         return [
             (ON_SPARK + api, base, floor, rates[ON_SPARK + api] / base_rates[base])
@@ -104,7 +103,6 @@ class Comparison:
 
 
 def bases(rates: dict[str, float]) -> dict[str, float]:
-    """What ours are compared with, of what was measured."""
     pyflink = [rates[name] for name in (PYFLINK, PYFLINK_20K) if name in rates]
     found = {JVM: rates[FLINK]} if FLINK in rates else {}
     return found | ({PYTHON: max(pyflink)} if pyflink else {})

@@ -1,4 +1,4 @@
-"""What bringing a result to its declared type costs, beside the copy of an undeclared one.
+"""Cost of converting a result to its declared type, beside the copy of an undeclared one.
 
 Batches of 2,048 values, the median of rounds. Guards: a declared pair of plain values in
 about half of what the copy of an undeclared pair takes.

@@ -51,7 +51,7 @@ UNDER_WAY = STATUS | {
 
 @dataclass(frozen=True)
 class Work:
-    """What a job does. program: its name; at_most: the limit of each figure, in seconds or number.
+    """Work of a job. program: its name; at_most: the limit of each figure, in seconds or number.
 
     call_s: how long a call takes, where rows are waited for. watch_s: how long the job is watched,
     at scale 1; for at least so long as shortest_s.
@@ -66,7 +66,6 @@ class Work:
     shortest_s: float = 1.0
 
     def limit(self, figure: str, parallelism: int) -> float:
-        """What a figure may be: rows from another slot wait for the call their reader is in."""
         elsewhere = figure == GAP and parallelism > 1
         return self.at_most[figure] + (self.call_s if elsewhere else 0.0)
 
@@ -117,11 +116,9 @@ class Measured:
 
     @property
     def held(self) -> bool:
-        """Whether every figure that has a limit was measured, and keeps within it."""
         return all(map(self.keeps, self.work.at_most))
 
     def keeps(self, figure: str) -> bool:
-        """Whether a figure keeps within its limit with each function and parallelism."""
         return all(
             figure in column and column[figure] <= self.work.limit(figure, parallelism)
             for (_, parallelism), column in self.columns.items()
@@ -141,7 +138,6 @@ class Measured:
 
     @property
     def record(self) -> dict[str, object]:
-        """What is kept of it."""
         medians = {f"{way}, {count}": column for (way, count), column in self.columns.items()}
         return {"medians": medians, "held": self.held}
 

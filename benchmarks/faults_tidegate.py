@@ -203,7 +203,6 @@ def behind_rebalance(numbers: DataStream, session: Session) -> DataStream:
 
 
 def long_map(numbers: DataStream, session: Session) -> DataStream:
-    """A function of 5 s."""
     return numbers.map(Slow(session.args.function, LONG_S), Types.LONG())
 
 
@@ -282,7 +281,6 @@ def never_returns(session: Session) -> Figures:
 
 
 def held_interpreter(session: Session) -> Figures:
-    """Whether a call that holds the interpreter is named, and what comes behind it."""
     last = FIRST_SLOW + 5
     parallelism = session.args.parallelism
     session.wait(lambda: len(calls_noted(session.calls)) == parallelism, "the long call")
@@ -335,7 +333,6 @@ def under_way(session: Session) -> Figures:
 
 
 def cancelled(session: Session) -> Figures:
-    """What a cancel takes, and how many processes of the slots are there afterwards."""
     slots = [psutil.Process(slot.pid) for slot in session.client.view().slots]
     processes = [child for slot in slots for child in slot.children(recursive=True)]
     # Spark keeps a worker whose task has ended; a call in C can be ended with its process alone.
@@ -355,7 +352,6 @@ def cancelled(session: Session) -> Figures:
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether it has not ended; one that its parent has not asked after yet has."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

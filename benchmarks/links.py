@@ -1,4 +1,4 @@
-"""What TLS between driver and slots costs: W1 with it forced on, and with it off.
+"""Cost of TLS between driver and slots: W1 with it forced on, and with it off.
 
 Guards: at most 10 % more processor time for records. Arrow batches pass more bytes for the time
 that they take; they aim at 20 %, and are only told of. Processor time and not rates, for what else
@@ -21,7 +21,6 @@ AT_MOST, AIM = {"records": 0.1}, {"batches": 0.2}
 
 
 def main(console: Console, rounds: int, only: str, scale: float) -> bool:
-    """As many pairs as there are rounds; whether the limit held."""
     costs = {
         api: pairs(console, api, int(records * scale), rounds)
         for api, records in RECORDS.items()
@@ -46,7 +45,6 @@ def main(console: Console, rounds: int, only: str, scale: float) -> bool:
 
 
 def pairs(console: Console, api: str, records: int, rounds: int) -> list[float]:
-    """Of each pair, by how much more processor time TLS needed."""
     costs: list[float] = []
     for number in range(rounds):
         spent: dict[str, float] = {}

@@ -72,7 +72,6 @@ def median_rates(results: dict[str, list[dict]]) -> dict[str, float]:
 
 
 def whole(only: str, scale: float) -> bool:
-    """Whether a session ran every contender in full size: only such a result is kept."""
     return not only and scale == 1.0
 
 

@@ -71,7 +71,6 @@ def main(console: Console, rounds: int, only: str, scale: float) -> bool:
 
 
 def median(lines: list[dict], figure: str) -> float:
-    """Of a figure of several runs."""
     return statistics.median(line[figure] for line in lines)
 
 

@@ -84,7 +84,6 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
 
 
 def record_job(env, args: argparse.Namespace, sink: "GapSink") -> None:
-    """Record by record."""
     keys, hot = args.keys, args.hot or args.keys
     numbers = env.from_sequence(0, keys + args.records - 1).map(
         lambda i: (i if i < keys else (i * MULT & MASK) % hot, i), output_type=PAIR
@@ -95,15 +94,13 @@ def record_job(env, args: argparse.Namespace, sink: "GapSink") -> None:
 
 
 class UntypedCount(RunningCount):
-    """The same, its state pickled."""
+    """Counts like the typed function, with pickled state."""
 
     def open(self, runtime_context) -> None:
-        """Ask for the state."""
         self.acc = runtime_context.get_state(ValueStateDescriptor("acc"))
 
 
 def batch_job(env, args: argparse.Namespace, sink: "GapSink") -> None:
-    """The same on Arrow batches."""
     keys, hot = args.keys, args.hot or args.keys
 
     def keyed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -130,7 +127,6 @@ class GapSink:
         self._folder, self._warm = folder, warm
 
     def writer(self, context, restored: Sequence[bytes]) -> "GapWriter":
-        """A subtask's writer."""
         return GapWriter(Path(self._folder) / f"{context.subtask}.json", self._warm)
 
     def committer(self) -> None:
@@ -146,7 +142,6 @@ class GapWriter:
         self._counted_from = 0
 
     def write(self, batch) -> None:
-        """Count a batch."""
         now = time.monotonic_ns()
         self._outputs += len(batch)
         if self._warm_at_ns:
@@ -156,7 +151,6 @@ class GapWriter:
         self._last_at_ns = now
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """Nothing to commit."""
         return Prepared()
 
     def snapshot(self, checkpoint) -> Sequence[bytes]:

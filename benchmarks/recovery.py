@@ -48,7 +48,6 @@ def main(console: Console, rounds: int, only: str, scale: float) -> bool:
 
 
 def contender(name: str, runtime: str, keys: int, kills: int) -> Contender:
-    """A session of its own."""
     rate = next(rate for most, rate in RATES.items() if keys <= most)
     arguments = ("--runtime", runtime, "--keys", str(keys), "--rate", str(rate))
     program = str(HERE / "recovery_tidegate.py")

@@ -111,11 +111,9 @@ class RunningCount(KeyedProcessFunction):
     """How many numbers of each key came so far."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Ask for the state."""
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
 
     def process_element(self, value, ctx):
-        """One output a record."""
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         return (count,)
@@ -128,11 +126,9 @@ class StampingSink:
         self._stamps = stamps
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> "StampingWriter":
-        """Of one subtask."""
         return StampingWriter(self._stamps, context.attempt_name)
 
-    def committer(self) -> None:
-        """Nothing to commit."""
+    def committer(self) -> None: ...
 
 
 class StampingWriter:
@@ -144,22 +140,18 @@ class StampingWriter:
         self._noted = False
 
     def write(self, batch: Batch) -> None:
-        """Take a batch."""
         if not self._noted:
             self._noted = True
             with self._stamps.open("a") as file:
                 file.write(f"{self._attempt} {time.time_ns() // 1_000_000}\n")
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """Nothing."""
         return Prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Nothing."""
         return ()
 
-    def close(self) -> None:
-        """Nothing."""
+    def close(self) -> None: ...
 
 
 def stamps_in(file: Path) -> list[tuple[int, int]]:

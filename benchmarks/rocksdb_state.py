@@ -111,7 +111,6 @@ class Files:
         *,
         merged: bool = True,
     ) -> StreamStateHandle:
-        """One file."""
         path = self.folder / self.new_name()
         with path.open("wb") as file:
             for part in parts:
@@ -123,7 +122,6 @@ class Files:
         return Path(handle.physical_id).read_bytes()
 
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """A copy of a file."""
         shutil.copyfile(handle.physical_id, target)
 
 
@@ -195,7 +193,6 @@ class Subtask:
 
 
 def measured(files: Files, keys: int, console: Console) -> dict[str, float]:
-    """All figures."""
     subtask, chance = Subtask(files), np.random.default_rng(7)
     with console.status("filling"):
         began = time.monotonic()

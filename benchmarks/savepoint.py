@@ -55,7 +55,6 @@ def main(console: Console, rounds: int, only: str, scale: float) -> bool:
 
 
 def holds(result: dict) -> bool:
-    """Whether one of them keeps to the floors."""
     quick = all(result[act] >= SHARE * result[f"{act} bound"] for act in ("written", "restored"))
     more = max(result["writing MB"], result["restoring MB"])
     return quick and more <= result["allowed MB"]

@@ -155,13 +155,11 @@ class World:
 
 
 def value_of(key: int) -> tuple[int, bytes]:
-    """The entry of a key."""
     place = key * 7919 % (len(NOISE) - 80)
     return key % 97, NOISE[place : place + 80]
 
 
 def fill(backend: OperatorBackend, entries: int) -> None:
-    """One entry a key."""
     hasher, cell = KeyHasher(Types.LONG(), GROUPS), backend.cell
     update = backend.keyed_state(ValueStateDescriptor("entry", ENTRY)).update
     for start in range(0, entries, BATCH):
@@ -280,7 +278,6 @@ class Measured:
 
 @contextmanager
 def measuring() -> Iterator[Measured]:
-    """What a piece of work takes."""
     measured, ended, peak = Measured(), threading.Event(), 0
     info = psutil.Process().memory_info
 
@@ -314,7 +311,6 @@ def rate(work: Callable[[], object], size: int) -> float:
 
 
 def seconds(work: Callable[[], object]) -> list[float]:
-    """What each of three takes; their results stay until the last one."""
     took: list[float] = []
     results: list[object] = []
     for _ in range(TIMES):
@@ -390,7 +386,6 @@ def in_groups(entries: int) -> list[tuple[int, int, tuple[int, bytes]]]:
 
 
 def rocksdb_bounds(world: World, entries: int) -> tuple[float, float]:
-    """What the library takes to give all entries one by one, and to make files of them."""
     found = in_groups(entries)
     names = serializer_of(Types.LONG()).encode_each([key for _, key, _ in found])
     pieces = serializer_of(ENTRY).encode_each([value for _, _, value in found])
@@ -415,7 +410,6 @@ def rocksdb_bounds(world: World, entries: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("backend", choices=["hashmap", "rocksdb"])
     parser.add_argument("format", choices=["canonical", "native"])

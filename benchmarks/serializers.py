@@ -1,4 +1,4 @@
-"""What writing and reading a value in state costs, beside MessagePack by itself.
+"""Cost of writing and reading a value in state, beside MessagePack by itself.
 
 Pieces of 10,000 values, the median of rounds. Guards: a declared pair of numbers within twice what
 the bare encoder takes, an undeclared one within three times.
@@ -33,7 +33,7 @@ class Stats:
 
 
 class Pair(NamedTuple):
-    """The same as a named tuple."""
+    """A pair as a named tuple."""
 
     count: int
     total: int

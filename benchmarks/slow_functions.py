@@ -83,7 +83,6 @@ class Slow(MapFunction):
     calls: Path | None = None
 
     def map(self, value: int) -> int:
-        """Take the time."""
         if self.only is not None and value % STRETCH not in self.only:
             sleep(self.else_seconds)
             return value
@@ -103,11 +102,9 @@ class Named(MapFunction):
     """Puts beside a number the index of the subtask that has worked on it."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Ask for the index."""
         self._index = runtime_context.get_index_of_this_subtask()
 
     def map(self, value: int) -> tuple[int, int]:
-        """Name it."""
         return value, self._index
 
 
@@ -124,7 +121,6 @@ class EachRowAndTheEnd(Trigger):
         return TriggerResult.FIRE_AND_PURGE
 
     def on_event_time(self, time, window, ctx) -> TriggerResult:
-        """Not used."""
         return TriggerResult.CONTINUE
 
     def on_merge(self, window, ctx) -> None:
@@ -138,7 +134,6 @@ class Newest(ProcessWindowFunction):
     """The window's newest row, and where the window's time is over, its end; else 0."""
 
     def process(self, key, context, elements: Iterable[tuple[int, int]]):
-        """One result a firing."""
         end = context.window().max_timestamp()
         over = context.current_processing_time() >= end
         *_, (number, index) = elements
@@ -162,14 +157,11 @@ class StampingSink:
     folder: Path
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> "StampingWriter":
-        """Of one subtask."""
         return StampingWriter(self.folder / context.attempt_name)
 
-    def committer(self) -> None:
-        """Nothing to commit."""
+    def committer(self) -> None: ...
 
     def arrived(self) -> list[Arrived]:
-        """What has come so far, in every subtask, in the order of time."""
         lines = [line for file in self.folder.iterdir() for line in file.read_text().splitlines()]
         return sorted(
             (Arrived(*map(int, line.split())) for line in lines), key=lambda each: each.ns
@@ -183,19 +175,15 @@ class StampingWriter:
         self._file = path.open("a")
 
     def write(self, batch: Batch) -> None:
-        """Note a batch."""
         now = time.time_ns()
         self._file.writelines(f"{now} {n} {i} {w}\n" for n, i, w in batch.values)
         self._file.flush()
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """Nothing."""
         return Prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Nothing."""
         return ()
 
     def close(self) -> None:
-        """No more rows."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""What state costs: an access, a snapshot, a restore, a batch of columns; memory of a million keys.
+"""Cost of state: an access, a snapshot, a restore, a batch of columns; memory of a million keys.
 
 Guards: `value` and `update` 120 ns each, in a snapshot too after an entry's first write; the quick
 part of a snapshot of a million keys within twice that of ten thousand (F109); slices of 10 ms
@@ -92,8 +92,7 @@ class Keyed:
         self.descriptor = descriptor
         self.state = self.backend.keyed_state(descriptor)
 
-    def nothing(self) -> None:
-        """What any call costs."""
+    def nothing(self) -> None: ...
 
     def rows(self, keys: Sequence[int]) -> list[tuple[int, int]]:
         """The keys, each with its key group."""

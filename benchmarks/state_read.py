@@ -67,7 +67,6 @@ def main(console: Console, rounds: int, only: str, scale: float) -> bool:
 
 
 def session() -> SparkSession:
-    """Spark on two cores."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.memory", "2g").getOrCreate()
@@ -79,7 +78,6 @@ def session() -> SparkSession:
 def prepared(
     folder: Path, entries: int, only: str
 ) -> Callable[[SparkSession], Iterator[tuple[str, DataFrame]]]:
-    """The same entries as blocks, in RocksDB and as Parquet."""
     if only in "blocks":
         writer = SavepointWriter.new_savepoint(max_parallelism=GROUPS, parallelism=2)
         writer.put_state(UID, COUNT, batches(entries)).write(folder / "blocks")

@@ -53,11 +53,9 @@ class RunningCount(KeyedProcessFunction):
     """Count and sum so far of the record's key."""
 
     def open(self, runtime_context) -> None:
-        """Ask for the state."""
         self.acc = runtime_context.get_state(ValueStateDescriptor("acc", PAIR))
 
     def process_element(self, value, ctx):
-        """One output a record."""
         acc = self.acc.value()
         if acc is None:
             count, total = 1, value[1]
@@ -68,7 +66,6 @@ class RunningCount(KeyedProcessFunction):
 
 
 def reduce_job(env: StreamExecutionEnvironment, run: Run) -> None:
-    """The same with the state in the engine's hands."""
     keys = run.args.keys
     env.from_sequence(0, run.records - 1).map(
         lambda i: ((i * MULT & MASK) % keys, 1, i), output_type=TRIPLE
@@ -78,7 +75,6 @@ def reduce_job(env: StreamExecutionEnvironment, run: Run) -> None:
 
 
 def batch_job(env: StreamExecutionEnvironment, run: Run) -> None:
-    """The same on Arrow batches."""
     keys = run.args.keys
     numbers = env.from_source(
         NumberSequenceSource(0, run.records - 1, arrow=True),
@@ -132,13 +128,11 @@ class LatestOfKeys(CountingWriter):
         self._final: dict[int, tuple[int, int]] = {}
 
     def write(self, batch) -> None:
-        """Count a batch."""
         super().write(batch)
         if not self._warm_at_ns and self.outputs >= self._warm:
             self._warm_at_ns, self._counted_from = self.last_at_ns, self.outputs
 
     def keep(self, batch) -> None:
-        """Remember the rows."""
         if isinstance(getattr(batch, "batch", None), pa.RecordBatch):
             rows = zip(*(column.to_pylist() for column in batch.batch.columns), strict=True)
         else:

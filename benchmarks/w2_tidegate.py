@@ -78,19 +78,15 @@ class Total(AggregateFunction):
     """The sum of the values."""
 
     def create_accumulator(self) -> int:
-        """Nothing yet."""
         return 0
 
     def add(self, value: tuple[int, int], accumulator: int) -> int:
-        """With one more."""
         return accumulator + value[1]
 
     def get_result(self, accumulator: int) -> int:
-        """The sum."""
         return accumulator
 
     def merge(self, acc_a: int, acc_b: int) -> int:
-        """Of two sums."""
         return acc_a + acc_b
 
 
@@ -106,7 +102,6 @@ class Measured(MapFunction):
         self._share = run.records // self._readers
 
     def open(self, runtime_context) -> None:
-        """Begin to count."""
         index = runtime_context.get_index_of_this_subtask()
         self._path = Path(self._folder) / f"source-{index}.json"
         self._passed = self._warm_at_ns = self._counted_from = 0
@@ -118,7 +113,7 @@ class Measured(MapFunction):
 
 
 class ShuffledRecord(Measured):
-    """One record at a time."""
+    """Makes shuffled records one at a time."""
 
     def map(self, number: int) -> tuple[int, int]:
         """The record at a reader's number."""
@@ -133,7 +128,7 @@ class ShuffledRecord(Measured):
 
 
 class Shuffled(Measured):
-    """A batch at a time."""
+    """Makes shuffled records a batch at a time."""
 
     def map(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of one reader's numbers, which follow each other."""
@@ -153,14 +148,13 @@ def sink(run: Run) -> CountingSink:
 
 
 class AllSums(CountingWriter):
-    """Keeps all outputs."""
+    """Keeps all outputs, for a check of sums."""
 
     def __init__(self, path: Path, *, verify: bool) -> None:
         super().__init__(path, verify)
         self._final: list[list[int]] = []
 
     def keep(self, batch) -> None:
-        """Remember the rows."""
         if isinstance(batch, RowBatch):
             self._final += [list(row) for row in batch.values]
             return
@@ -168,7 +162,6 @@ class AllSums(CountingWriter):
         self._final += [[row["window_start"], row["key"], row["value_sum"]] for row in rows]
 
     def measured(self) -> dict[str, object]:
-        """The outputs."""
         return {"final": self._final}
 
 

@@ -1,4 +1,4 @@
-"""What the programs of W1 and W2 share: arguments, environment, a sink that counts, the result.
+"""Shared by the programs of W1 and W2: arguments, environment, a sink that counts, the result.
 
 A subtask leaves what it has measured in a file: the sink's how much came and when the last of it,
 whoever warms up when that was and how much was counted from there on.
@@ -33,7 +33,7 @@ BLOCK = 1000
 
 @dataclass(frozen=True)
 class Run:
-    """What a program is built from. warm: of so many records a subtask warms up."""
+    """Settings of a program. warm: number of records with which a subtask warms up."""
 
     args: argparse.Namespace
     records: int
@@ -125,7 +125,6 @@ class Workload:
         return result
 
     def agrees(self, sinks: list[dict], records: int, keys: int) -> bool:
-        """Whether the outputs are those of plain Python, by the peers' own definitions."""
         sys.path.insert(0, str(PEERS))
         import peerlib
 
@@ -180,7 +179,6 @@ class CountingSink:
     make: "Callable[[Path], CountingWriter]"
 
     def writer(self, context, restored: Sequence[bytes]) -> "CountingWriter":
-        """A subtask's writer."""
         return self.make(Path(self.folder) / f"sink-{context.subtask}.json")
 
     def committer(self) -> None:
@@ -195,18 +193,15 @@ class CountingWriter:
         self.outputs = self.last_at_ns = self._snapshots = 0
 
     def write(self, batch) -> None:
-        """Count a batch."""
         self.outputs += len(batch)
         self.last_at_ns = time.monotonic_ns()
         if self._verify:
             self.keep(batch)
 
     def keep(self, batch) -> None:
-        """Remember the rows."""
         raise NotImplementedError
 
     def measured(self) -> dict[str, object]:
-        """What the file is to say beside the counts."""
         raise NotImplementedError
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:

@@ -95,7 +95,6 @@ def under(where: str, make: MakeEnvironment, kills: int, seed: int) -> list[Surv
 
 
 def of_drivers(kills: int, seed: int) -> Survived:
-    """Drivers of one job."""
     folder = Path(tempfile.mkdtemp(prefix="tidegate-chaos-"))
     one = survive_driver_kills(folder, kills, Random(seed), tell_of("local", "drivers", kills))
     shutil.rmtree(folder, ignore_errors=True)

@@ -28,7 +28,6 @@ def main() -> int:
 
 
 def exists(module: str) -> bool:
-    """Whether a room of ours exists; a module of others is taken on trust."""
     if not module.startswith("tidegate"):
         return True
     path = ROOT / "src" / Path(*module.split("."))

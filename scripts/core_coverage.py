@@ -45,7 +45,6 @@ Figures = dict[str, dict[str, int]]
 
 
 def main() -> int:
-    """Print a line a core."""
     enough = True
     for core, share in shares_of(read()).items():
         least = LEAST_OF_ALL if core == WHOLE else LEAST

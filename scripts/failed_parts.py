@@ -14,7 +14,6 @@ TAIL_LINES = 12
 
 
 def main() -> None:
-    """Print what failed."""
     print("\n".join(report(sys.argv[1:], BUILD)))
 
 

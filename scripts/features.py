@@ -42,7 +42,7 @@ SATISFIED = ("shown", "thin", "stale")
 
 @dataclass
 class Evidence:
-    """What stands for a row: the tests and benchmarks of each outcome."""
+    """Evidence for a row: its tests and benchmarks, by outcome."""
 
     shown_by: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)

@@ -109,7 +109,6 @@ def quick(tests: str, source: str) -> list[str]:
 
 
 def of_seeds(output: str) -> tuple[str, str]:
-    """What the last line of scripts/hunt.py says."""
     seed, _, how = output.strip().splitlines()[-1].partition(" ")
     return (f"seed {seed}", how) if seed.isdigit() else ("", how)
 

@@ -45,7 +45,6 @@ def main() -> None:
 
 
 def continued(savepoint: Path) -> str:
-    """What `continued` prints from its savepoint on, which is taken anew."""
     command = [sys.executable, str(FOLDER / "programs" / "continued.py")]
     shutil.rmtree(savepoint, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +64,6 @@ def continued(savepoint: Path) -> str:
 
 
 def asked(path: str, body: object = None) -> Any:
-    """What the job's REST answers."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{PORT}/{path}", data)
     request.add_header("Content-Type", "application/json")

@@ -13,7 +13,6 @@ ROOMS = ("pyflink.common", "pyflink.datastream", "pyflink.metrics")
 
 
 def main() -> None:
-    """Print the table."""
     print("module", "name", "parameters", sep="\t")
     for module in modules():
         for name in names(module):
@@ -34,7 +33,6 @@ def modules() -> list[ModuleType]:
 
 
 def names(module: ModuleType) -> list[str]:
-    """What a module exports, else the public classes that it defines."""
     exported = set(getattr(module, "__all__", ()))
     if hasattr(module, "__path__"):
         return sorted(exported)

@@ -95,7 +95,6 @@ def row(option: ConfigOption[object]) -> str:
 
 
 def description(option: ConfigOption[object]) -> str:
-    """What the option does and which other spellings are accepted."""
     old = ", ".join(f"`{key}`" for key in option.old_keys)
     return option.description + (f" Also accepted: {old}." if old else "")
 

@@ -95,7 +95,6 @@ def moments(seconds: float) -> Iterator[float]:
 
 
 def sample(job: subprocess.Popen[bytes], folder: Path) -> Sample:
-    """What a job takes up now; of its slots, what the one has that has most."""
     driver = psutil.Process(job.pid)
     found = {f"driver {what}": much for what, much in taken(driver).items()}
     for slot in driver.children(recursive=True):
@@ -117,7 +116,6 @@ def counted(place: Path) -> tuple[int, int]:
 
 
 def taken(process: psutil.Process) -> Sample:
-    """Of a process."""
     with process.oneshot():
         return {
             "memory MB": process.memory_info().rss / 2**20,

@@ -50,7 +50,7 @@ LOG_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class KillPlan:
-    """What is to be killed, and when.
+    """Processes to kill, and the moments.
 
     moments_s: seconds from the first moment at which the job was running. driver: kill the
     driver, else the process of a slot. during_checkpoint: wait for a checkpoint to be under way.
@@ -72,9 +72,7 @@ class Display(Protocol):
         """The driver has told something."""
         ...
 
-    def killed(self, kill: Kill, timeline: Timeline) -> None:
-        """A process was killed."""
-        ...
+    def killed(self, kill: Kill, timeline: Timeline) -> None: ...
 
     def close(self) -> None:
         """Nothing more is shown."""
@@ -127,7 +125,6 @@ class Conductor:
         return self._ended_s - begun_s
 
     def _one_driver(self) -> bool:
-        """Whether the job has finished; else its driver was killed, and the next one goes on."""
         first = self.drivers == 0
         replay = replace(self.settings.replay, driver=self.drivers)
         settings = msgspec.structs.replace(self.settings, replay=replay, resume=not first)
@@ -205,7 +202,6 @@ class Conductor:
         return not self.kills.during_checkpoint or isinstance(news, CheckpointBegun)
 
     def _kill(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether there was something to kill."""
         if self.kills.driver:
             victim, pid = "driver", process.pid
         else:

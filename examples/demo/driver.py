@@ -33,7 +33,7 @@ CANCEL_TIMEOUT_S = 20.0
 
 
 class DriverSettings(msgspec.Struct, frozen=True):
-    """What a driver is started with.
+    """Settings with which a driver starts.
 
     resume: go on from the newest checkpoint of the job. watch_ms: time between two looks at it.
     """

@@ -105,7 +105,7 @@ _NUMBERS: Final = Types.TUPLE([Types.LONG()] * 4)
 
 
 class Flight(TypedDict):
-    """As in ``FLIGHTS_SCHEMA``."""
+    """A flight, with the fields of ``FLIGHTS_SCHEMA``."""
 
     id: int
     origin: str
@@ -115,7 +115,7 @@ class Flight(TypedDict):
 
 
 class Weather(TypedDict):
-    """As in ``WEATHER_SCHEMA``."""
+    """An hour of weather, with the fields of ``WEATHER_SCHEMA``."""
 
     origin: str
     time: int
@@ -132,7 +132,7 @@ class JoinedFlight(Flight):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What the job reads and writes, how much and how fast.
+    """Input and output of the job, with its amount and speed.
 
     rate: flights a second; the weather keeps pace. driver: number of its driver.
     """
@@ -224,7 +224,6 @@ class WeatherAtDeparture(KeyedCoProcessFunction[Flight, Weather, JoinedFlight]):
     def process_element2(
         self, value: Weather, ctx: KeyedCoProcessFunction.Context
     ) -> Iterable[JoinedFlight]:
-        """Remember bad weather."""
         if is_bad(value):
             self._bad.update(True)
             ctx.timer_service().register_event_time_timer(value["time"] + WEATHER_KEPT_MS)
@@ -293,11 +292,9 @@ class DayTotals(AggregateFunction[JoinedFlight, Totals, Totals]):
     """Adds up the flights of an airport and day."""
 
     def create_accumulator(self) -> Totals:
-        """Nothing yet."""
         return 0, 0, 0, 0
 
     def add(self, value: JoinedFlight, accumulator: Totals) -> Totals:
-        """One more flight."""
         flights, departed, delay, bad = accumulator
         late = value["dep_delay"]
         if late is not None:
@@ -310,7 +307,6 @@ class DayTotals(AggregateFunction[JoinedFlight, Totals, Totals]):
         return accumulator
 
     def merge(self, acc_a: Totals, acc_b: Totals) -> Totals:
-        """Both together."""
         flights, departed, delay, bad = map(sum, zip(acc_a, acc_b, strict=True))
         return flights, departed, delay, bad
 
@@ -332,7 +328,6 @@ def day_row(
 
 
 def is_bad(weather: Weather) -> bool:
-    """Whether the weather is bad."""
     return (
         weather["visib"] < VISIBILITY_BAD
         or weather["precip"] >= RAIN_BAD

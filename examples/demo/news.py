@@ -1,4 +1,4 @@
-"""What a demonstration's driver tells the process that watches it: one JSON object a line."""
+"""Messages of a demonstration's driver to the process that watches it: a JSON object a line."""
 
 from __future__ import annotations
 

@@ -44,11 +44,9 @@ class Outcome:
 
     @property
     def held(self) -> bool:
-        """Whether the demonstration has shown what it is there to show."""
         return self.verdict.matches and self.killed == self.kills_wanted
 
     def as_json(self) -> dict[str, object]:
-        """The figures by name."""
         return {
             "read": self.verdict.read,
             "counted": self.verdict.counted,
@@ -89,7 +87,7 @@ def read_committed(output: Path) -> Committed:
 
 
 def recovery_s(kills_ms: Iterable[int], statistics: pd.DataFrame) -> float | None:
-    """Of the kills the longest time from the kill to the first record emitted after the restore.
+    """Longest time from a kill to the first record emitted after the restore.
 
     The moments stand in the rows themselves. A run that began after the kill counts, whatever
     another subtask of the run before still emitted; rows that were never committed do not.

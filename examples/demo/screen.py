@@ -1,4 +1,4 @@
-"""What a demonstration looks like: a live display on a terminal, plain lines anywhere else."""
+"""Display of a demonstration: live on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ PLAIN_RATE_MS: Final = 5_000
 
 
 def display(console: Console, title: str) -> Display:
-    """What suits the console."""
     if console.is_terminal:
         return LiveDisplay(console, title)
     return PlainDisplay(console, title)
@@ -72,7 +71,6 @@ def in_words(news: News, timeline: Timeline) -> str | None:
 
 
 def kill_in_words(kill: Kill) -> str:
-    """A line on a kill."""
     what = "the driver" if kill.victim == "driver" else "a worker"
     during = "" if kill.checkpoint is None else f", during checkpoint {kill.checkpoint}"
     return f"SIGKILL to {what}, pid {kill.pid}{during}"
@@ -84,7 +82,6 @@ def first_line(text: str) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
     return f"{count} B" if count < 1024 else f"{count / 1024:.1f} KiB"
 
 
@@ -147,11 +144,9 @@ class PlainDisplay:
             )
 
     def killed(self, kill: Kill, timeline: Timeline) -> None:
-        """A line on the kill."""
         self._print(_moment(kill.at_ms, timeline), kill_in_words(kill))
 
-    def close(self) -> None:
-        """Nothing is left open."""
+    def close(self) -> None: ...
 
     def _print(self, moment: str, text: str) -> None:
         self._console.print(f"{moment:>8}  {text}", highlight=False, markup=False, soft_wrap=True)
@@ -173,14 +168,12 @@ class LiveDisplay:
         self._live.update(Text(f"{text} …", style="dim"), refresh=True)
 
     def told(self, news: News, timeline: Timeline) -> None:
-        """What is worth keeping goes above, the rest changes the display."""
         text = in_words(news, timeline)
         if text is not None and not isinstance(news, CheckpointCompleted):
             self._print(_moment(news.at_ms, timeline), text, _style(news))
         self._live.update(self._picture(timeline), refresh=True)
 
     def killed(self, kill: Kill, timeline: Timeline) -> None:
-        """The kill stands out."""
         self._print(_moment(kill.at_ms, timeline), kill_in_words(kill), "bold red")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What has happened in a demonstration so far, as its displays and its conductor read it."""
+"""Events of a demonstration so far, for its displays and its conductor."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the flights.
+    """Fate of the flights.
 
     read: flights that the job was given. counted: the last running counts, summed over all
     routes. lost: flights without a committed row. doubled: committed rows beyond one a flight.
@@ -78,7 +78,6 @@ class Verdict:
 
     @property
     def matches(self) -> bool:
-        """Whether every flight was counted exactly once, with the right numbers."""
         return self.counted == self.read and not (self.lost or self.doubled or self.wrong)
 
 
@@ -102,7 +101,7 @@ def verify(dataset: Dataset, committed: Committed) -> Verdict:
 
 
 def expected_flights(dataset: Dataset) -> pd.DataFrame:
-    """Of each flight, by id: its route, times and delay, and what there is to say of it.
+    """Expected row of each flight, by id: its route, times and delay, and remarks.
 
     bad_weather: whether it left in such. straggles: whether it may be too late for its day.
     """

@@ -46,7 +46,6 @@ class JobWatch:
         self._rows = 0
 
     def look(self, view: JobView, now_ms: int) -> list[News]:
-        """What is new in this view, in the order in which it is told."""
         return [
             *self._failures_in(view),
             *self._slots_in(view, now_ms),
