@@ -35,7 +35,7 @@ class CoordinatorContext(Protocol):
     def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
         """Runs a blocking call on the driver's pool and passes its result to ``then`` on the loop.
 
-        What the call raises fails the job with the operator's name.
+        An exception fails the job, with the operator's name.
         """
         ...
 

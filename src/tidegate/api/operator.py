@@ -401,9 +401,9 @@ class Operator:
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
         """Brings operator state up to date. The slot takes keyed state by itself.
 
-        What this checkpoint needs and is not durable yet (files being closed on the pool) is
-        returned as an awaitable: it must have changed no state, and the acknowledgement waits for
-        it.
+        If the checkpoint needs something that is not durable yet, such as files being closed on the
+        pool, an awaitable for it is returned: it must not change state, and the acknowledgement
+        waits for it.
         """
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
@@ -418,8 +418,8 @@ class Operator:
     def close(self) -> Awaitable[None] | None:
         """Called once at the end, also after a failure or a cancel.
 
-        No call that went through ``run_blocking`` is under way any more. What takes longer is
-        returned as an awaitable, which the slot awaits for a bounded time.
+        No call that went through ``run_blocking`` is under way any more. Longer work is returned as
+        an awaitable, which the slot awaits for a bounded time.
         """
 
 

@@ -1,6 +1,6 @@
 """Sizes of pieces of work: as many rows as take a few milliseconds.
 
-What a row costs is known only once a row has been worked on. So a piece of unknown cost has one
+The cost of a row is known only once a row has been processed. So a piece of unknown cost has one
 row, and the next one at most eight times as many as the one before. The same holds for batches on
 their way to a subtask, which wait there in front of a barrier; and who sends them learns how many
 rows to give on at once from what has to wait.

@@ -176,7 +176,7 @@ class WatermarkStrategy:
     def with_idleness(self, idle_timeout: Span) -> Self:
         """A copy in which an input without records for this long no longer holds event time back.
 
-        It counts again with its next record. Whether it rests is looked at once in
+        It counts again with its next record. Idleness is checked once in
         ``pipeline.auto-watermark-interval``. Raises ConfigError for less than 1 ms.
         """
         return replace(self, idle_ms=_millis(idle_timeout, "with_idleness", least=1))

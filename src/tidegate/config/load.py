@@ -1,7 +1,7 @@
 """Settings from a file and from the command line.
 
 A file is YAML with Flink's keys, flat (``state.backend.type: hashmap``) or nested, or both mixed.
-What is set in code wins over ``-D key=value``, which wins over the file.
+Settings in code win over ``-D key=value``, which wins over the file.
 """
 
 from __future__ import annotations

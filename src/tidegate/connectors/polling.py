@@ -1,7 +1,7 @@
 """A base for user-defined sources that are polled for one page after another.
 
 A subclass says where to begin and how to read one page; threads, checkpoints and restores are
-handled here. What a call has brought belongs to the job as soon as the call returns: rows of a page
+handled here. The result of a call belongs to the job as soon as the call returns: rows of a page
 that have not left by a barrier are part of the checkpoint. So a page is asked for twice only where
 it was lost with its process, and the service need not cut its pages the same way again.
 """

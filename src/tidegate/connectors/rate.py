@@ -11,8 +11,8 @@ _PIECES_PER_S = 100
 class RowRate:
     """Rows earned by time. rows_per_second: above 0.
 
-    What is not used within a tenth of a second is lost: a source that was held back does not
-    catch up in a burst.
+    Rows not used within a tenth of a second are lost: a source that was held back does not catch up
+    in a burst.
     """
 
     def __init__(self, rows_per_second: float, now_ms: int) -> None:

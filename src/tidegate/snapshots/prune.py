@@ -1,9 +1,9 @@
 """Removes checkpoints that ended jobs have kept, and their left-over records: ``tidegate prune``.
 
-What is removed is decided first, from the records and from what each snapshot names
-(`tidegate.snapshots.kept`). Files that a remaining snapshot names stay, whoever wrote them.
-Records that name a removed checkpoint are rewritten by leading the job for a moment: a driver that
-starts meanwhile is told that the job is running, and one that was frozen is deposed.
+The plan is made first, from the records and from what each snapshot names
+(`tidegate.snapshots.kept`). Files that a remaining snapshot names stay, whoever wrote them. Records
+that name a removed checkpoint are rewritten by leading the job for a moment: a driver that starts
+meanwhile is told that the job is running, and one that was frozen is deposed.
 """
 
 from __future__ import annotations

@@ -48,8 +48,7 @@ class MasterTriggerRestoreHook(ABC, Generic[T]):
     ) -> T | Future[T | None] | None:
         """Starts a checkpoint; the result, or the future's, is the hook's state in it.
 
-        timestamp_ms: of the trigger, wall clock. None: no state. What is raised fails the
-        checkpoint.
+        timestamp_ms: of the trigger, wall clock. None: no state. An exception fails the checkpoint.
         """
 
     @abstractmethod

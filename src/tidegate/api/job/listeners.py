@@ -40,6 +40,6 @@ class JobStatusChangedListener(ABC):
     def on_event(self, event: JobExecutionStatusEvent) -> None:
         """Called when the job's status has changed.
 
-        Called for the next change only when this one's call is over. What it raises is logged.
-        The last call, for a job that has ended, is over before its result is given out.
+        Called for the next change only when this one's call is over. An exception is logged. The
+        last call, for a job that has ended, is over before its result is given out.
         """

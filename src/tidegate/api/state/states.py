@@ -139,7 +139,7 @@ class ReducingState(MergingState[T, T], Protocol[T]):
     ) -> None:
         """Adds one value to each of these keys, in order, and emits each result.
 
-        For operators that work on whole batches. What the function raises passes through; rows
+        For operators that work on whole batches. Exceptions of the function pass through; rows
         before it have been emitted.
         """
         ...

@@ -1,7 +1,7 @@
 """PyFlink's formats of file sources.
 
-What reads is the same as behind ``FileSource.text``, ``csv`` and ``parquet``; records of columns
-are ``Row`` here, of a declared type.
+The readers are the same as those of ``FileSource.text``, ``csv`` and ``parquet``; records of
+columns are ``Row`` here, of a declared type.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _CLOSURE_CLEANER: Final = ConfigOption(
 class ExecutionConfig:
     """Settings of the whole job; changing them changes the job. Equal by content.
 
-    Setters return the object itself. What is of the JVM, such as its closure cleaner, is kept and
-    has no effect.
+    Setters return the object itself. Settings of the JVM, such as its closure cleaner, are kept and
+    have no effect.
     """
 
     PARALLELISM_DEFAULT: Final = -1

@@ -2,7 +2,7 @@
 
 Everything that a snapshot names is there, as large and with the bytes that were written, and says
 what it is said to be (`snapshot_check`); what lies in a snapshot's or a job's folder is named by
-somebody (`orphans`). What is checked while its job runs may vanish meanwhile: a snapshot whose
+somebody (`orphans`). If its job runs, a snapshot may vanish during the check: a snapshot whose
 ``_metadata`` is gone by then does not count.
 """
 

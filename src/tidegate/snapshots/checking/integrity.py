@@ -1,8 +1,8 @@
 """Checks the bytes of a snapshot's state: frames, offsets, counts.
 
-What is pickled is looked at from outside only: no code of the job runs here. Streams are read
-piece by piece, so what is in memory is a key group, an operator's own state or the data in flight
-of one file, never the whole.
+Pickles are checked from outside only: no code of the job runs here. Streams are read piece by
+piece, so what is in memory is a key group, an operator's own state or the data in flight of one
+file, never the whole.
 """
 
 from __future__ import annotations

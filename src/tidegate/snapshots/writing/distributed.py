@@ -1,8 +1,8 @@
 """A state that is written by many tasks: each encodes its rows, one makes the savepoint of all.
 
-What a task hands over is a file of blocks in the folder of the savepoint to be, or the blocks
-themselves where they are few. The savepoint is there once it is committed; a task that fails, or
-that runs twice, leaves a file at most, which goes with the commit or with the folder.
+A task hands over a file of blocks in the folder of the future savepoint, or the blocks themselves
+if they are few. The savepoint is there once it is committed; a task that fails, or that runs twice,
+leaves a file at most, which goes with the commit or with the folder.
 """
 
 from __future__ import annotations

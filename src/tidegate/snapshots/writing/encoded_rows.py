@@ -1,6 +1,6 @@
 """Encodes rows for a savepoint as they come, and spools them by key group.
 
-What is encoded lies in a temporary file until its key group is written, so that any number of rows
+Encoded rows stay in a temporary file until their key group is written, so that any number of rows
 can be put into a savepoint; a batch of them is in memory at a time.
 """
 

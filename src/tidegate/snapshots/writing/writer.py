@@ -79,9 +79,9 @@ if TYPE_CHECKING:
 class SavepointWriter:
     """Makes a savepoint: ``SavepointWriter.new_savepoint()`` or ``.from_existing(path)``.
 
-    What is put and removed counts once `write` has written it all. Calls give the writer back, so
-    that they can stand in a row. Rows are encoded as they are put, into a temporary file. As a
-    context manager it gives that back; so does `write`.
+    Changes take effect once `write` has written them all. Calls give the writer back, so that they
+    can stand in a row. Rows are encoded as they are put, into a temporary file. As a context
+    manager it gives that back; so does `write`.
     """
 
     def __init__(self, base: Snapshot | None, max_parallelism: int, parallelism: int) -> None:
