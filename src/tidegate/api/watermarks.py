@@ -85,7 +85,7 @@ class WatermarkStrategy:
     """Event time of records, and how late they may come.
 
     A value: each ``with_`` gives a new one. lateness_ms: how far a record may lie behind the
-    greatest timestamp so far. supplier: makes the generator of each subtask. Where both are None
+    greatest timestamp so far. supplier: makes the generator of each subtask. If both are None,
     there are no watermarks but the last one.
 
     >>> WatermarkStrategy.for_bounded_out_of_orderness(

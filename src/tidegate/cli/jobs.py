@@ -102,8 +102,8 @@ class JobFolder:
     def ask(self, name: str, request: Mapping[str, object]) -> object:
         """Sends a request to a running job.
 
-        Raises UserError if it does not run, and what it answers. What a long request waits for is
-        printed to standard error meanwhile.
+        Raises UserError if it does not run, and what it answers. Meanwhile the reasons for a long
+        wait are printed to standard error.
         """
         job = self.job(name)
         if job.record.status is not JobStatus.RUNNING:

@@ -1,8 +1,8 @@
 """Treatment of pickled state by commands: as data, unless the user trusts its writer.
 
 A pickle runs code by naming it. State is unpickled in one module, which has each name checked
-before it is looked up, whatever the snapshot holds. What the user's own program unpickles by
-itself, such as a model, is its own affair.
+before it is looked up, whatever the snapshot holds. The user's own program may unpickle whatever it
+likes, such as a model.
 """
 
 from __future__ import annotations

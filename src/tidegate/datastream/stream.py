@@ -250,8 +250,8 @@ class DataStream(Generic[T]):
     def dead_letters(self, output_tag: OutputTag[DeadLetter]) -> DataStream[T]:
         """Rows for which the step's function fails go to a side output; else they fail the job.
 
-        The side output gets a ``DeadLetter`` for each, and nothing that the failing call gave. Of a
-        batch that fails, rows are tried one by one. Raises GraphError for a step with state.
+        The side output gets a ``DeadLetter`` for each, and nothing that the failing call gave. The
+        rows of a failed batch are tried one by one. Raises GraphError for a step with state.
 
         >>> BAD = OutputTag("bad")
         >>> parsed = lines.map(int).dead_letters(BAD)

@@ -29,7 +29,7 @@ class DataStreamUtils:
 
         Each record has to be in that subtask already to which ``key_by`` would send it, as after
         steps on a keyed stream that kept the key; one that is not fails the job. type_info: of the
-        keys. What reads it runs at the same parallelism.
+        keys. The next step runs at the same parallelism.
 
         >>> totals = sales.key_by(lambda s: s.shop).map(Enriched())
         >>> DataStreamUtils.reinterpret_as_keyed_stream(totals, lambda s: s.shop).sum("amount")

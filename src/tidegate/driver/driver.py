@@ -1,8 +1,8 @@
 """The driver of one job: leads it, feeds the job master's inbox, performs its commands.
 
 Everything runs on one loop. Whatever blocks goes to a pool and comes back as an event; whatever
-fails comes back as an event too. What the job starts from is read before the job master exists, so
-that the machine begins with all it has to know.
+fails comes back as an event too. The driver reads the job's start before the job master exists, so
+that the machine begins with all that it has to know.
 """
 
 from __future__ import annotations

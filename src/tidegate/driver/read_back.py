@@ -1,7 +1,7 @@
 """Savepoints are read back by slots, other processes on each machine, before they are complete.
 
-What only its writer can read is no savepoint: a folder of one machine that others have under the
-same name, a mount that is missing somewhere. A job that stops with it would lose its state.
+A savepoint that only its writer can read is useless: a folder of one machine that others have under
+the same name, a mount that is missing somewhere. A job that stops with it would lose its state.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class WayIn(Protocol):
     def shut(self) -> None:
         """The job has ended, and its result is about to be given out. Blocking.
 
-        Whoever has the result finds nothing of it left. Comes whether or not it was opened.
+        Once the result is out, nothing of the job is left. Called even if it was never opened.
         """
         ...
 

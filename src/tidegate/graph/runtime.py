@@ -1,8 +1,8 @@
 """Runtimes of jobs: their interface, and how one is found by name.
 
 The surface names no runtime: `local` and `spark` are ours, others come from the entry point group
-`tidegate.runtimes`. What an entry point names is called with the job's configuration (and, for
-Spark, the session by keyword ``spark``) and gives a ``Runtime``.
+`tidegate.runtimes`. An entry point names a function, which is called with the job's configuration
+(and, for Spark, the session by keyword ``spark``) and returns a ``Runtime``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The record chain of a job: who leads, and what is known of it, over create-if-absent alone.
 
 Each run of a job has an epoch, made by creating its claim. An epoch's leader appends numbered
-records, each with the whole state, by creating the next place. Whoever wants to lead takes the
-next epoch, *seals* every lower chain by creating its next place, reads the newest state, and leads
-once its own first record stands. A deposed leader finds its next place taken.
+records, each with the whole state, by creating the next place. A new leader takes the next epoch,
+*seals* every lower chain by creating its next place, reads the newest state, and leads once its own
+first record stands. A deposed leader finds its next place taken.
 
 Why that is safe:
 

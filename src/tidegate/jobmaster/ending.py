@@ -32,7 +32,7 @@ def cancelled(job: str, reason: str) -> Ending:
 
 
 def output_closed(job: str, error: TidegateError) -> Ending:
-    """Whoever read what the job prints has gone, as ``head`` does."""
+    """The reader of the job's output has gone, as ``head`` does."""
     made = JobCanceled(f"job '{job}' was cancelled: {error.what}", output_closed=True)
     return Ending(JobStatus.CANCELED, made, JobStatus.CANCELLING, error)
 

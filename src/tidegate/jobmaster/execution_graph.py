@@ -37,9 +37,9 @@ class Execution:
 class ExecutionGraph:
     """The current attempt of every subtask of a job.
 
-    A subtask's attempts are counted for itself. Those that are connected are always deployed
-    together, so they share the number, and both ends of a channel can be told from their former
-    lives by it. In another shape all begin above every number there was.
+    A subtask's attempts are counted for itself. Connected subtasks are always deployed together, so
+    they share the number, which distinguishes both ends of a channel from earlier deployments. In
+    another shape all begin above every number there was.
     """
 
     def __init__(self, topology: Topology, epoch: Epoch) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class DeadLetterOperator(Operator):
     """Stands around an operator without state, whose rows have nothing to do with each other.
 
-    What the operator emits for a batch is held back until the batch is done. Where that fails, its
-    rows are given to it one by one, and those that fail again are told.
+    The output of a batch is held back until the batch is done. If the batch fails, its rows are
+    processed one by one, and those that fail again are reported.
     """
 
     def __init__(self, operator: Operator, tag: OutputTag[DeadLetter]) -> None:

@@ -46,7 +46,7 @@ class Draws:
 
         rows_max: of these results; more would wait for credit together.
 
-        What fails after some results is raised by the next call, so that these leave before.
+        A failure after some results is raised by the next call, so that these results leave first.
         """
         if self._failure is not None:
             failure, self._failure = self._failure, None

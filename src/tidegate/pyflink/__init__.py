@@ -18,8 +18,8 @@ __all__ = ["install", "is_installed", "uninstall"]
 def install() -> None:
     """Makes ``import pyflink`` and its submodules give Tidegate's classes in this process.
 
-    Slots of the jobs that it starts import them too. Where PyFlink itself is installed, Tidegate's
-    come first, and a warning says so. Raises ConfigError if PyFlink is imported already.
+    Slots of the jobs that it starts import them too. If PyFlink itself is installed, Tidegate's
+    modules come first, and a warning says so. Raises ConfigError if PyFlink is imported already.
 
     >>> tidegate.pyflink.install()
     >>> from pyflink.datastream import StreamExecutionEnvironment

@@ -1,7 +1,7 @@
 """The import hook: makes the modules of ``pyflink`` when they are first named.
 
 A module gives a name from its list in `places` when it is asked for it; nothing of Tidegate is
-imported before. What is installed is seen in ``sys.meta_path`` and ``sys.modules`` alone.
+imported before. The installation shows in ``sys.meta_path`` and ``sys.modules`` alone.
 """
 
 from __future__ import annotations

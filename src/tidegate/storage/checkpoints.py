@@ -5,9 +5,9 @@ state goes into handles and so to the driver's memory, at most 5 MiB each; where
 given all the same, ``_metadata`` goes there, so that a new driver can start from it.
 
 Slots write state and acknowledge the handles; a stream that is closed without a handle leaves
-nothing behind. The driver writes ``_metadata``: whole or not at all, never twice. Layout and
-rules: Flink's; the folders are made by `tidegate.storage.paths`. What is done with files wherever
-they lie is in `tidegate.storage.state_files`. All calls block.
+nothing behind. The driver writes ``_metadata``: whole or not at all, never twice. Layout and rules:
+Flink's; the folders are made by `tidegate.storage.paths`. Work on files wherever they lie is in
+`tidegate.storage.state_files`. All calls block.
 """
 
 from __future__ import annotations

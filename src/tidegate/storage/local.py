@@ -1,8 +1,8 @@
 """Files of this machine, or of a file system that is mounted as one.
 
-What is closed or created is on the disk, name and all: files and their folders are synced.
-``create`` writes beside and then links, since a link never replaces; a mount without links is
-found out by trying and then offers no atomic create.
+A closed or created file is on the disk, including its name: files and their folders are synced.
+``create`` writes beside and then links, since a link never replaces; a mount without links is found
+out by trying and then offers no atomic create.
 """
 
 from __future__ import annotations

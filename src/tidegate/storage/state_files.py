@@ -1,7 +1,7 @@
 """Files of snapshots, of any job: state by its handle, ``_metadata``, and their deletion.
 
-Everything is named by its absolute place, so that nothing has to be known of a job. Where a running
-job puts its checkpoints is said by `tidegate.storage.checkpoints`. All calls block.
+Everything is named by its absolute place, so that nothing has to be known of a job.
+`tidegate.storage.checkpoints` says where a running job puts its checkpoints. All calls block.
 """
 
 from __future__ import annotations

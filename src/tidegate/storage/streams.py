@@ -184,8 +184,9 @@ def written_beside(
 ) -> Generator[Callable[[bytes | memoryview], None]]:
     """Writes on a thread of its own, in order, while the caller makes the next piece.
 
-    Gives what takes pieces; some 40 MB of them wait at most. What a write raises, a later piece or
-    the end of the block raises, and no further write begins. None is under way behind the block.
+    Gives what takes pieces; some 40 MB of them wait at most. The exception of a write is raised at
+    a later piece or at the end of the block, and no further write begins. None is under way behind
+    the block.
     """
     pieces: list[bytes | memoryview] = []
     size = 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def credit_for(rows: int, credit_max: int) -> int:
     """Number of batches of this many rows that may be in flight in a channel.
 
-    Where a row takes long one is enough beside the one that is worked on.
+    If a row takes long, one batch is enough beside the one being processed.
     """
     return min(credit_max, 1 + rows)
 

@@ -24,9 +24,9 @@ def pickled_by_value(value: object) -> bytes:
 class _Pickler(cloudpickle.Pickler):
     """Corrects what cloudpickle makes of the attributes of a class that is pickled by value.
 
-    What msgspec keeps with a class that it has read or written cannot be pickled; it is made anew
-    where it is missed. And a field without default says so by a value that is known by identity:
-    a copy of it would be a default.
+    The data that msgspec keeps with a class that it has read or written cannot be pickled; msgspec
+    makes it again when needed. And a field without default says so by a value that is known by
+    identity: a copy of it would be a default.
     """
 
     def reducer_override(self, obj: Any) -> Any:

@@ -2,7 +2,7 @@
 
 A tuple becomes a `Row` where a row is declared, a `Row` a tuple where a tuple is; FLOAT narrows to
 single precision, times lose what is below a millisecond; numbers of NumPy become Python's. None is
-legal anywhere. What can't be brought to the type is refused with the field it stands in.
+legal anywhere. A value that can't be converted is refused, with its field.
 
 Values that are of the type as they are stay the objects that they are, which is seen from the types
 of whole columns; what is left of plain types, and of tuples and rows of them, goes through msgspec

@@ -82,8 +82,8 @@ def copier_of(type_info: TypeInformation | None) -> Callable[[object], object] |
 def copier_of_results(type_info: TypeInformation | None) -> Callable[[object], object] | None:
     """Function that copies results that are converted later; None if no copy is needed.
 
-    What is given for a scalar or for a tuple of scalars is looked at then: see
-    `Converter.batch`, which refuses there what was changed meanwhile.
+    Results for a scalar or a tuple of scalars are checked then: see `Converter.batch`, which
+    refuses there what was changed meanwhile.
     """
     parts = type_info.children if isinstance(type_info, TupleTypeInfo) else (type_info,)
     plain = all(part is not None and not part.children and is_immutable(part) for part in parts)

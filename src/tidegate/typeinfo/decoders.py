@@ -1,7 +1,8 @@
 """Decoders of classes, made by one thread at a time.
 
-What msgspec learns of a class it keeps with the class, and other threads see it before it is whole:
-to decode with that ends the process, as when subtasks of one slot are restored side by side.
+Msgspec keeps what it learns of a class with the class, where other threads see it while it is
+incomplete: decoding with it crashes the process, as when subtasks of one slot are restored side by
+side.
 """
 
 from __future__ import annotations

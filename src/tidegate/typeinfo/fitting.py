@@ -70,7 +70,7 @@ class Conflict:
 def conflict(declared: TypeInformation, found: TypeInformation) -> Conflict | None:
     """Reason why no value of a type can become one of the declared type; None if one might.
 
-    What is pickled may be anything, so it fits and all fits it.
+    A pickled type may be anything, so it fits every type and every type fits it.
     """
     if PICKLED in (declared, found) or declared == found:
         return None

@@ -1,6 +1,6 @@
 """Types from Python's own hints: `int` is LONG, `list[str]` a LIST, a dataclass a record.
 
-What a hint doesn't settle (`Any`, unions, classes of all sorts) is a pickled type, which always
+Hints without a type of ours (`Any`, unions, classes of all sorts) give a pickled type, which always
 works.
 """
 

@@ -2,7 +2,7 @@
 
 Numbers of NumPy become Python's, a text that is also a member of an enumeration becomes the text
 that it equals, a list becomes a tuple, an instant moves to UTC, and a decimal loses zeros behind
-its point. What nothing can be done for is refused here, with what to do.
+its point. Impossible keys are refused here, with a remedy.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def rebuilt(raw: Any, new: TypeInformation, old: TypeInformation | None = None) 
     """Value of its type, made from MessagePack's default types.
 
     old: the type under which it was written, where that is another one that `evolution` lets
-    through. What doesn't fit is left as it is.
+    through. A value that doesn't fit is left unchanged.
     """
     old = old or new
     match new, raw:

@@ -1,7 +1,7 @@
 """Stand-ins for classes of a program, to read its state without the program.
 
-A snapshot knows of a record its fields, not its class. What stands in for it has the same fields,
-each None if the bytes have none, so that the serializers read such state as they read any other.
+A snapshot knows of a record its fields, not its class. The stand-in has the same fields, each None
+if the bytes have none, so that the serializers read such state like any other.
 """
 
 from __future__ import annotations

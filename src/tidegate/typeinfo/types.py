@@ -2,7 +2,7 @@
 
 A type is a frozen tree that compares by structure and prints as Flink prints it. It says how values
 are encoded in state, what their Arrow column is and how keys are hashed; it never converts a value
-by itself. Where no type is declared, values are pickled.
+by itself. Values without a declared type are pickled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Values of any type as Arrow columns, and back.
 
-What Arrow has no type for goes in the nearest that holds it whole: integers without bounds as
-decimals of 38 digits, pickled objects as the bytes of their pickle.
+Values for which Arrow has no type go into the nearest type that holds them exactly: integers
+without bounds as decimals of 38 digits, pickled objects as the bytes of their pickle.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ class AsyncFunction(Function, Generic[In, Out]):
 
     Either ``async_invoke`` or ``async_invoke_batch`` is written. As an ``async def`` it runs on the
     event loop of the slot: between two awaits it has the loop to itself, so a call that blocks
-    holds up everything. As a plain function it runs on threads, or in processes. Make objects that
-    calls share, such as a client of a service, in ``open``; ``open`` and ``close`` may be ``async
-    def`` too. It has no state. A record is called again after a restore unless its results were
-    passed on before the checkpoint.
+    holds up everything. A plain function runs on threads, or in processes. Make objects that calls
+    share, such as a client of a service, in ``open``; ``open`` and ``close`` may be ``async def``
+    too. It has no state. A record is called again after a restore unless its results were passed on
+    before the checkpoint.
 
     >>> class Lookup(AsyncFunction[str, tuple[str, str]]):
     ...     async def open(self, runtime_context: RuntimeContext) -> None:

@@ -168,8 +168,8 @@ class JobClient(Protocol):
 
         advance_to_end_of_event_time: drain the job before, so that all windows and event-time
         timers fire; for a job that is not to go on. Without, they stay in the savepoint. The other
-        arguments are those of `trigger_savepoint`. Where the savepoint fails, the job goes on.
-        Fails with StopWithSavepointFailed where the job failed behind the savepoint.
+        arguments are those of `trigger_savepoint`. If the savepoint fails, the job continues. Fails
+        with StopWithSavepointFailed where the job failed behind the savepoint.
         """
         ...
 
@@ -183,7 +183,7 @@ class JobClient(Protocol):
         """Takes a savepoint, then cancels the job; the result is the savepoint's path.
 
         Arguments as of `trigger_savepoint`. Sinks do not commit on it: what they held is committed
-        by whoever starts from it. Where the savepoint fails, the job goes on.
+        by whoever starts from it. If the savepoint fails, the job continues.
         """
         ...
 

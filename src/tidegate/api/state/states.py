@@ -168,7 +168,7 @@ class AggregatingState(MergingState[In_contra, Out_co], Protocol[In_contra, Out_
     ) -> None:
         """Adds one value to each of these keys, in order.
 
-        For operators that work on whole batches. What the function raises passes through; rows
+        For operators that work on whole batches. Exceptions of the function pass through; rows
         before it have been added.
         """
         ...

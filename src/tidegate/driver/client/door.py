@@ -190,7 +190,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
         super().__init__(place, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked has gone, or said nothing: that is his affair."""
+        """Ignores clients that have gone, or said nothing."""
 
 
 class _Handler(socketserver.StreamRequestHandler):

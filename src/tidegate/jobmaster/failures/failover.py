@@ -6,9 +6,9 @@ joins everything on both of its sides; over a pointwise one parallel strands sta
 
 Why that keeps exactly-once: a checkpoint is a cut through each region by itself. The next one that
 completes holds a region that went on at its new place, and one that was restored at the place that
-it has come to since; each has seen its own input once. What regions share is the coordinator of an
-operator that runs in several: it goes on too, and takes back what a reset subtask was given after
-that checkpoint.
+it has come to since; each has seen its own input once. Regions share only the coordinator of an
+operator that runs in several: it lives on, and takes back what a reset subtask was given after that
+checkpoint.
 
 Source: checkpoint coordination §18.1; Flink, RestartPipelinedRegionFailoverStrategy.
 """

@@ -1,9 +1,9 @@
 """Consequence of a failure: as a rule, a restart.
 
-What depends on data or on the world may go better the next time, and a stream outlives both: it is
-up to the restart strategy. What the program or its options say is the same at each start, so that
-it ends a job that has not run yet. A checkpoint that is refused for what it is stays so: nothing is
-gained by reading it again, and nothing lost by waiting for somebody who can put it right.
+Failures that depend on data or on the outside world may not recur, so the restart strategy decides.
+Failures of the program or its options recur at each start, so they end a job that has not run yet.
+A checkpoint that is refused for what it is stays so: nothing is gained by reading it again, and
+nothing lost by waiting for somebody who can put it right.
 """
 
 from __future__ import annotations

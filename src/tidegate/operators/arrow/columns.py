@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ToColumns(Operator):
     """Gives each batch its columns, of the declared types where there are such.
 
-    Where rows have none declared, the columns are marked as found.
+    If rows have no declared type, the columns are marked as found.
     """
 
     def __init__(self, columns: Columns) -> None:

@@ -1,8 +1,8 @@
 """Event time of one subtask: stamps its batches and says how far time has come.
 
-One object serves a source and a step in the middle of a stream. What it says is cut into the batch
-that it belongs to: a watermark that a generator emits at a row leaves behind that row and ahead of
-the next one.
+One object serves a source and a step in the middle of a stream. Its watermarks are placed within
+the batch that they belong to: a watermark that a generator emits at a row leaves behind that row
+and ahead of the next one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sinks: a writer in the slot, and the commit protocol.
 
-What was written before a barrier is a set of committables in that checkpoint. It is committed when
+Output written before a barrier is a set of committables in that checkpoint. It is committed when
 the checkpoint is complete, and after a restore from it: never before it is certain that the job
 restores from it or from a later one, and at least once after. They stay in operator state until
 their commit is confirmed, so a crash at any point commits them again; commits are idempotent.

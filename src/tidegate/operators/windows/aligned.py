@@ -1,8 +1,8 @@
 """Tumbling and sliding windows that fire at their end, for all keys at once.
 
 Records are gathered in *panes*, the parts of time that windows share: a sliding window is put
-together of its panes when it fires, so that a record is added once, not once a window. Where two
-accumulators cannot be merged a pane is a whole window. A window needs no timer for each key: it
+together of its panes when it fires, so that a record is added once, not once a window. If
+accumulators cannot be merged, a pane is a whole window. A window needs no timer for each key: it
 fires when time has passed its end, for the keys that its panes hold.
 
 State is what is gathered, by key and start of the pane. Which windows have fired already is known

@@ -52,7 +52,7 @@ def contents_of(
 ) -> Iterator[tuple[tuple[StreamStateHandle, ...], Callable[[], None]]]:
     """Parts of a subtask's state, each with its container and the function that checks it.
 
-    A look raises FormatError. Where what it lies in is damaged, there is no use in it.
+    A look raises FormatError. If the container is damaged, looking is useless.
     """
     contents = _Contents(operator, open_handle)
     if (own := state.managed_operator) is not None and own.state_size:

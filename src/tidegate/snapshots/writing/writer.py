@@ -80,8 +80,8 @@ class SavepointWriter:
     """Makes a savepoint: ``SavepointWriter.new_savepoint()`` or ``.from_existing(path)``.
 
     Changes take effect once `write` has written them all. Calls give the writer back, so that they
-    can stand in a row. Rows are encoded as they are put, into a temporary file. As a context
-    manager it gives that back; so does `write`.
+    can stand in a row. Rows are encoded as they are put, into a temporary file. Leaving it as a
+    context manager deletes that file; so does `write`.
     """
 
     def __init__(self, base: Snapshot | None, max_parallelism: int, parallelism: int) -> None:

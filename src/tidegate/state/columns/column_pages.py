@@ -25,8 +25,8 @@ PAGE_ROWS: Final = 1 << PAGE_BITS
 class FrozenArray:
     """The first `count` values of an array, which may be written to at once.
 
-    Whoever writes to the array calls `save` first; who replaces it by another need not, for the old
-    one stays as it is. copy: makes a page of its own; None if nobody writes to the array.
+    Call `save` before writing to the array; replacing it needs no call, since the old one stays
+    unchanged. copy: makes a page of its own; None if nobody writes to the array.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """One named state on disk: dicts of what was written and read lately, in front of the key space.
 
-What was written since the last snapshot is *dirty*. A snapshot sets it aside as a layer, whose
+Entries written since the last snapshot are *dirty*. A snapshot sets it aside as a layer, whose
 bytes are made in slices and brought to disk by whoever uploads, one layer after the other. Nothing
 newer reaches the disk before, so the folder is the state at the barrier. An entry is looked for in
 the dirty dicts, in the layers from the newest to the oldest, in the read cache, and on disk.

@@ -1,9 +1,9 @@
 """List state with a row for each part of a list.
 
-What is added to a list goes to disk as a part of its own, behind those that are there, and none of
-them is read: it costs what is added, however long the list is. Only `get` reads a list, part by
-part; `update` and `clear` put one part, or none, in the place of all. A list that has been read and
-has become many parts is written as one when it is added to next.
+Added elements go to disk as a new part, behind the existing ones, none of which is read: the cost
+depends on what is added, not on the length of the list. Only `get` reads a list, part by part;
+`update` and `clear` put one part, or none, in the place of all. A list that has been read and has
+become many parts is written as one when it is added to next.
 
 Parts are numbered in the order in which they were begun. A part that is in memory is the newest of
 its list as long as it is not known to be on disk, so that what the disk has from its number on is

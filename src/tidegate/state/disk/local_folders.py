@@ -10,8 +10,8 @@ with their sizes and checksums, or else reads the snapshot. So copies belong to 
 slot that made them, which may have crashed: the next checkpoint that is complete makes all older
 ones needless.
 
-What is in these folders is trusted when it is read again, so nobody else may write there: a job's
-folder is its user's alone, and one that somebody else has made is refused.
+The content of these folders is trusted when it is read again, so nobody else may write there: a
+job's folder is its user's alone, and one that somebody else has made is refused.
 
 A working folder is its slot's alone, and of no use after it. A slot that starts deletes those whose
 slots are gone: the system lets go of the lock of a process that ends, however it ends.
@@ -117,7 +117,7 @@ class LocalFolders:
     def keep(self, handle: IncrementalRemoteKeyedStateHandle, folder: Path) -> None:
         """Take over the folder whose files were uploaded as that handle; it is gone then.
 
-        Where it cannot be kept there is no copy, and the snapshot has to be read.
+        If it cannot be kept, there is no copy, and the snapshot has to be read.
         """
         if self._keeps:
             with contextlib.suppress(OSError):

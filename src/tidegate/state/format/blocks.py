@@ -1,8 +1,8 @@
 """Blocks of entries in sections of key groups, and elements of operator state, as bytes.
 
-Offsets and fields: docs/formats/keyed-state.md and docs/formats/operator-state.md. What follows a
-stream's header is reached by the offsets in the state handle alone. Nothing is trusted: a length
-that points beyond the end is a FormatError.
+Offsets and fields: docs/formats/keyed-state.md and docs/formats/operator-state.md. Only the offsets
+in the state handle lead to what follows a stream's header. Nothing is trusted: a length that points
+beyond the end is a FormatError.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A state may have a namespace beside the key, such as a window or a timer's time: its table is then
 keyed by pairs ``(key, namespace)``, which lie in the key's key group.
 
-What is restored stays as it was written until the operator asks for the state by name; what nobody
-asks for goes into the next snapshot as it is.
+Restored state stays encoded until the operator requests it by name; unrequested state goes into the
+next snapshot unchanged.
 """
 
 from __future__ import annotations

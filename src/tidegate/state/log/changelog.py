@@ -13,9 +13,9 @@ last change of each entry gives the state, and reading a part twice does no harm
 newer base makes it needless for all that follow; the base that a checkpoint names is never older
 than that of one before it. So no checkpoint can be complete without a file that a later one needs,
 and the driver's registry may be trusted with all files, whatever becomes of single checkpoints
-(`checkpoint.registry`). What no acknowledgement has named is deleted here once nothing can name it
-any more: no base, no part and no checkpoint under way. What a slot leaves that ends before that is
-for the sweep of orphans.
+(`checkpoint.registry`). A file that no acknowledgement has named is deleted here once nothing can
+name it any more: no base, no part and no checkpoint under way. If the slot ends before that, the
+sweep of orphans deletes it.
 
 Why so: docs/design/changelog.md. Bytes: docs/formats/changelog.md.
 """

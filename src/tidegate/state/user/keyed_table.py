@@ -4,8 +4,8 @@ The kinds of state are written once over `KeyedTable`. Its functions stand on th
 `KeyCell`, so that a kind may hand them to the user as they are: `ValueState.value` of the HashMap
 backend is `KeyedTable.read` itself, and a record pays for one call (benchmarks/state_bench.py).
 
-Who owns a value: what was written belongs to the state from then on. What was read is the user's to
-look at until the next record; a change to it counts only when it is written again.
+Ownership of values: a written value belongs to the state from then on. A value that was read may be
+looked at until the next record; a change to it counts only when it is written again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class KeyedEntries(Protocol):
     ) -> None:
         """Merge each value into its key's entry, in order, and emit each new entry.
 
-        The first value of a key is its entry. What ``merge`` raises passes through.
+        The first value of a key is its entry. Exceptions of ``merge`` pass through.
         """
         ...
 
@@ -55,7 +55,7 @@ class KeyedEntries(Protocol):
     ) -> None:
         """Set each key's entry to ``add(value, entry)``, in order; ``create`` makes a first entry.
 
-        What the functions raise passes through.
+        Exceptions of the functions pass through.
         """
         ...
 

@@ -116,7 +116,7 @@ class TimerQueue:
     def due(self, until_ms: int) -> Iterator[tuple[int, object]]:
         """Take out what is due, time and namespace; the current key is that of the timer.
 
-        What is set meanwhile and due as well comes too.
+        Timers that are set meanwhile and are due come too.
         """
         heap, cell, pairs = self._heap, self._cell, self._pairs
         while heap and heap[0][0] <= until_ms:

@@ -1,8 +1,8 @@
 """Deals partitions out to the readers of a Kafka source.
 
-Where a partition is begun is settled when it is found, as a number, and goes into the checkpoint
-with it. Partitions found at first start where the user said. Later ones start at their beginning,
-since their first records were written while the job ran.
+The start of a partition is fixed, as a number, when it is found, and goes into the checkpoint with
+it. Partitions found at first start where the user said. Later ones start at their beginning, since
+their first records were written while the job ran.
 """
 
 from __future__ import annotations
