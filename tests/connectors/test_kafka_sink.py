@@ -1,5 +1,7 @@
 """Kafka's sink against a real broker: each record once, whatever dies at whatever step."""
 
+from collections.abc import Iterator, Mapping
+
 import pytest
 
 from tests.e2e.kafka import KafkaServer
@@ -26,6 +28,22 @@ from tidegate.operators.sinks.sink import SinkOperator
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
 
 EXACTLY_ONCE, AT_LEAST_ONCE = DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE
+
+
+@pytest.fixture(autouse=True)
+def connections_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process that is killed leaves no socket open; the one that plays it here would."""
+    made: list[Transactions] = []
+    make = Transactions.__init__
+
+    def noted(self: Transactions, settings: Mapping[str, object], where: str) -> None:
+        make(self, settings, where)
+        made.append(self)
+
+    monkeypatch.setattr(Transactions, "__init__", noted)
+    yield
+    for each in made:
+        each.close()
 
 
 def sink(
