@@ -22,13 +22,7 @@ class BackedContext(FakeContext):
 
     def __init__(self, world: World, subtask: Subtask, index: int, parallelism: int) -> None:
         super().__init__(world, subtask=index, parallelism=parallelism)
-        self._backend = backend = subtask.backend
-        self.current_key = backend.cell
-        self.current_pair = backend.pair_cell
-        self.keyed_state = backend.keyed_state
-        self.operator_state = backend.operator_state
-        self.broadcast_state = backend.broadcast_state
-        self.entries = backend.scan
+        self.state = subtask.backend
         self.metrics = MetricRegistry(lambda: 0).group()
         self.runtime = BackedRuntime(self)
 
@@ -38,8 +32,8 @@ class BackedRuntime(FakeRuntime):
 
     def __init__(self, context: BackedContext) -> None:
         super().__init__(context)
-        self.get_list_state = self.get_map_state = context.keyed_state
-        self.get_broadcast_state = context.broadcast_state
+        self.get_list_state = self.get_map_state = context.state.keyed_state
+        self.get_broadcast_state = context.state.broadcast_state
 
 
 class Emitted(Collected):

@@ -39,16 +39,13 @@ class ColumnarSubtask:
         self.metrics = MetricRegistry(lambda: 0)
         backend = subtask.backend
         context = SimpleNamespace(
+            state=backend,
             name="totals",
             subtask=index,
             parallelism=parallelism,
             max_parallelism=MAX_PARALLELISM,
             settings=SlotSettings(arrow_rows=rows),
             metrics=self.metrics.group(),
-            keyed_columns=backend.keyed_columns,
-            keyed_panes=backend.keyed_panes,
-            column_state=backend.column_state,
-            operator_state=backend.operator_state,
         )
         operator.open(context)
 

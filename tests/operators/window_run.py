@@ -139,7 +139,8 @@ class WindowRun:
         around = Deployment.without_job(vertex, self._settings, index=index)
         host: Any = Host(self.clock, alarms)
         operator = self._make()
-        operator.open(SlotOperatorContext(info, around, host, state.backend, metrics.group()))
+        backend = state.backend
+        operator.open(SlotOperatorContext(info, around, host, backend, metrics.group(), backend))
         return Hosted(state, operator, Taken(), metrics, alarms)
 
     # --- what happens to it ---

@@ -37,7 +37,6 @@ from tidegate.model.ids import CheckpointId, JobId, OperatorId
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.loop.threads import DaemonThreads
 from tidegate.state.backend import OperatorBackend
-from tidegate.state.user.timers import KeyedTimers
 
 T = TypeVar("T")
 
@@ -293,8 +292,8 @@ class FakeRuntime:
 
     def __init__(self, context: "FakeContext") -> None:
         self._context = context
-        self.get_state = context.keyed_state
-        self.get_operator_list_state = context.operator_state
+        self.get_state = context.state.keyed_state
+        self.get_operator_list_state = context.state.operator_state
 
     def get_job_id(self) -> str:
         return self._context.job
@@ -324,6 +323,34 @@ class FakeRuntime:
         return self._context.parallelism
 
 
+class FakeStates:
+    """The state of an operator under test, in dicts; its timers are those of a backend."""
+
+    def __init__(self, lists: dict[str, list[object]], keyed: dict[str, dict[object, object]]):
+        self._lists, self._keyed = lists, keyed
+        self._columns = ColumnsOfDict()
+        self.cell = KeyCell()
+        groups = KeyGroupRange(0, 127)
+        backend = OperatorBackend(OperatorId(bytes(16)), groups, 128, SystemClock(), self.cell)
+        self.timers = backend.timers
+
+    def keyed_state(self, descriptor: StateDescriptor) -> "ValueStateOfDict":
+        values = self._keyed.setdefault(descriptor.name, {})
+        if isinstance(descriptor, ReducingStateDescriptor):
+            return ReducingStateOfDict(values, self.cell, descriptor)
+        return ValueStateOfDict(values, self.cell)
+
+    def keyed_columns(self, key_type: object) -> "ColumnsOfDict":
+        return self._columns
+
+    def column_state(self, descriptor: ColumnStateDescriptor) -> "ColumnOfArray":
+        return ColumnOfArray(self._columns, descriptor)
+
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> "ListStateOfDict":
+        assert descriptor.mode is RedistributionMode.SPLIT_DISTRIBUTE
+        return ListStateOfDict(self._lists, descriptor.name)
+
+
 class FakeContext:
     """The ``OperatorContext`` of an operator under test."""
 
@@ -349,14 +376,13 @@ class FakeContext:
         self.parallelism = parallelism
         self.max_parallelism = 128
         self.restored_checkpoint = restored
-        self.current_key = KeyCell()
         self.settings = settings or SlotSettings()
         self.job = JOB
         self.attempt_name = f"00000000-1-{attempt}-{subtask}"
         self.checkpointing = checkpointing
         self.lists = lists or {}
         self.keyed = keyed or {}
-        self.columns = ColumnsOfDict()
+        self.state = FakeStates(self.lists, self.keyed)
         self.sent: list[OperatorEvent] = []
         self.to_coordinator = send or self.sent.append
         self.runtime = FakeRuntime(self)
@@ -370,34 +396,11 @@ class FakeContext:
         self.remarks: list[tuple[str, str]] = []
         self.held = False
         self.alarms: list[int] = []
-        groups = KeyGroupRange(0, self.max_parallelism - 1)
-        self._backend = OperatorBackend(
-            self.operator, groups, self.max_parallelism, SystemClock(), self.current_key
-        )
         self.woken = False
         self.wake_ms: int | None = None
 
-    def keyed_state(self, descriptor: StateDescriptor) -> ValueStateOfDict:
-        values = self.keyed.setdefault(descriptor.name, {})
-        if isinstance(descriptor, ReducingStateDescriptor):
-            return ReducingStateOfDict(values, self.current_key, descriptor)
-        return ValueStateOfDict(values, self.current_key)
-
-    def timers(self, name: str, namespace: object = None) -> KeyedTimers:
-        return self._backend.timers(name, namespace, self.wake_at_wall)
-
     def wake_at_wall(self, wall_ms: int) -> None:
         self.alarms.append(wall_ms)
-
-    def keyed_columns(self, key_type: object) -> ColumnsOfDict:
-        return self.columns
-
-    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnOfArray:
-        return ColumnOfArray(self.columns, descriptor)
-
-    def operator_state(self, descriptor: OperatorStateDescriptor) -> ListStateOfDict:
-        assert descriptor.mode is RedistributionMode.SPLIT_DISTRIBUTE
-        return ListStateOfDict(self.lists, descriptor.name)
 
     def processing_time(self) -> int:
         return 1_700_000_000_000 + self._world.monotonic_ms()

@@ -20,7 +20,7 @@ class Stateful(Recorder):
 
     def open(self, context: OperatorContext) -> None:
         self.context = context
-        self.listed = context.operator_state(OperatorStateDescriptor("list"))
+        self.listed = context.state.operator_state(OperatorStateDescriptor("list"))
         self.listed.update(["of the subtask"])
 
 
@@ -29,12 +29,12 @@ class Counting(Stateful):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self.counts: Any = context.keyed_state(ValueStateDescriptor("count"))
+        self.counts: Any = context.state.keyed_state(ValueStateDescriptor("count"))
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         assert isinstance(batch, RowBatch) and batch.keys and batch.key_groups
         for key, group in zip(batch.keys, batch.key_groups, strict=True):
-            self.context.current_key.key, self.context.current_key.group = key, group
+            self.context.state.cell.key, self.context.state.cell.group = key, group
             self.counts.update((self.counts.value() or 0) + 1)
         return None
 

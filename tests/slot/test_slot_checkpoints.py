@@ -418,8 +418,8 @@ def test_a_value_that_cannot_be_encoded_declines_and_the_slot_lives_on(
     class Unwritable(Counting):
         def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
             assert isinstance(batch, RowBatch) and batch.keys and batch.key_groups
-            self.context.current_key.key = batch.keys[0]
-            self.context.current_key.group = batch.key_groups[0]
+            self.context.state.cell.key = batch.keys[0]
+            self.context.state.cell.group = batch.key_groups[0]
             self.counts.update(threading.Lock())
             return None
 

@@ -149,6 +149,62 @@ class Threads(Protocol):
         ...
 
 
+class OperatorStates(Protocol):
+    """State of one operator in one subtask; keyed state is that of the key in the cell."""
+
+    cell: KeyCell
+    """Cell that keyed state reads its key from."""
+
+    pair_cell: KeyCell
+    """Cell that state with a namespace reads from: its key is ``(key, namespace)``."""
+
+    def keyed_state(
+        self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
+    ) -> State:
+        """Keyed state of that name, new or restored. Raises SerializerIncompatible.
+
+        namespace: its type, for state that stands on ``pair_cell``.
+        """
+        ...
+
+    def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
+        """Key group, key and entry of all that a keyed state holds here; no writes meanwhile.
+
+        The key of a state with a namespace is ``(key, namespace)``. The state was asked for before.
+        """
+        ...
+
+    def timers(
+        self, name: str, namespace: TypeInformation | None, alarm: Callable[[int], None]
+    ) -> Timers:
+        """Timers of that name, new or restored.
+
+        namespace: type of what they have beside key and time. alarm: told when the next one of
+        processing time is due.
+        """
+        ...
+
+    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
+        """Dense index of this operator's keys, for columnar state."""
+        ...
+
+    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
+        """Columnar keyed state of that name."""
+        ...
+
+    def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
+        """Columnar keyed state by number; an operator has these or ``keyed_columns``."""
+        ...
+
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
+        """List state of the operator, split or union, by name."""
+        ...
+
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """Broadcast state of the operator, by name."""
+        ...
+
+
 class OperatorContext(Protocol):
     """Services of the slot for an open operator."""
 
@@ -175,13 +231,8 @@ class OperatorContext(Protocol):
         ...
 
     @property
-    def current_key(self) -> KeyCell:
-        """Cell from which keyed state reads its key."""
-        ...
-
-    @property
-    def current_pair(self) -> KeyCell:
-        """Cell for state with a namespace: its key is ``(key, namespace)``."""
+    def state(self) -> OperatorStates:
+        """State of this operator."""
         ...
 
     @property
@@ -213,46 +264,6 @@ class OperatorContext(Protocol):
     @property
     def checkpointing(self) -> bool:
         """True if checkpoints are taken periodically, so that a final one follows ``finish``."""
-        ...
-
-    def keyed_state(
-        self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
-    ) -> State:
-        """Keyed state of that name, new or restored. Raises SerializerIncompatible.
-
-        namespace: its type, for state that stands on ``current_pair``.
-        """
-        ...
-
-    def entries(self, state: str) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of all that a keyed state holds here; no writes meanwhile.
-
-        The key of a state with a namespace is ``(key, namespace)``. The state was asked for before.
-        """
-        ...
-
-    def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
-        """Timers of that name, new or restored. namespace: its type."""
-        ...
-
-    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
-        """Dense index of this operator's keys, for columnar state."""
-        ...
-
-    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        """Columnar keyed state of that name."""
-        ...
-
-    def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
-        """Columnar keyed state by number; an operator has these or ``keyed_columns``."""
-        ...
-
-    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
-        """List state of the operator, split or union, by name."""
-        ...
-
-    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """Broadcast state of the operator, by name."""
         ...
 
     def processing_time(self) -> int:

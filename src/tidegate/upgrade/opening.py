@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
+from tidegate.metrics import MetricRegistry
 from tidegate.slot.loop.threads import DaemonThreads
-from tidegate.slot.subtask.builder import context_of
+from tidegate.slot.subtask.context import SlotOperatorContext
 from tidegate.slot.subtask.deployment import Deployment
 from tidegate.storage.reading import InlineReader
-from tidegate.upgrade.recording import RecordingBackend
+from tidegate.upgrade.recording import RecordingStates
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -83,12 +84,12 @@ class DryOpening:
         self, operator: Operator, info: OperatorInfo, vertex: Vertex, sample: OperatorSample
     ) -> Opened:
         """States that an operator asks for; runs on a thread and a loop of its own."""
-        backend, key_error, errors = self._restored(info, vertex, operator.key_type, sample)
+        states, key_error, errors = self._restored(info, vertex, operator.key_type, sample)
         failures: list[TidegateError] = []
 
         def run() -> None:
             try:
-                asyncio.run(self._declare(operator, info, vertex, backend))
+                asyncio.run(self._declare(operator, info, vertex, states))
             except Exception as error:
                 failures.append(_as_ours(error, info))
 
@@ -101,7 +102,7 @@ class DryOpening:
                 )
             )
         failure = failures[0] if failures else None
-        return Opened(tuple(backend.asked.values()), key_error, errors, failure)
+        return Opened(tuple(states.asked.values()), key_error, errors, failure)
 
     def _restored(
         self,
@@ -109,26 +110,29 @@ class DryOpening:
         vertex: Vertex,
         key_type: TypeInformation | None,
         sample: OperatorSample,
-    ) -> tuple[RecordingBackend, TidegateError | None, list[TidegateError]]:
-        """A backend with the sample; why its keys are refused, and why parts of it are."""
-        backend = RecordingBackend(info, vertex.max_parallelism, self._clock, key_type, sample)
+    ) -> tuple[RecordingStates, TidegateError | None, list[TidegateError]]:
+        """States with the sample; why its keys are refused, and why parts of it are."""
+        states = RecordingStates(info, vertex.max_parallelism, self._clock, key_type, sample)
         errors: list[TidegateError] = []
         for part in sample.parts:
             try:
-                backend.restore(part, InlineReader("a sample"))
+                states.backend.restore(part, InlineReader("a sample"))
             except SerializerIncompatible as error:
                 # Keep the old key type, so that the other states can be judged too.
                 under_old, _, others = self._restored(info, vertex, None, sample)
                 return under_old, error, others
             except TidegateError as error:
                 errors.append(error)
-        return backend, None, errors
+        return states, None, errors
 
     async def _declare(
-        self, operator: Operator, info: OperatorInfo, vertex: Vertex, backend: RecordingBackend
+        self, operator: Operator, info: OperatorInfo, vertex: Vertex, states: RecordingStates
     ) -> None:
         deployment = Deployment.without_job(vertex, self._settings, restored=self._checkpoint)
-        context = context_of(info, deployment, _Nowhere(self._clock, operator), backend)
+        host, metrics = _Nowhere(self._clock, operator), MetricRegistry(self._clock.monotonic_ms)
+        context = SlotOperatorContext(
+            info, deployment, host, states.backend, metrics.group(), states
+        )
         try:
             operator.declare(context)
         finally:

@@ -14,7 +14,7 @@ from tidegate.api.state import RedistributionMode
 from tidegate.errors import TidegateError
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.user import kinds, ttl
-from tidegate.state.user.timers import TIMERS, beside_time
+from tidegate.state.user.timers import TIMERS, KeyedTimers, beside_time
 from tidegate.typeinfo.evolution import AsIs, judge
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo
@@ -23,6 +23,7 @@ from tidegate.upgrade.report import StateVerdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from tidegate.api.operator import OperatorStates
     from tidegate.api.state import (
         BroadcastState,
         ColumnState,
@@ -70,8 +71,11 @@ class Asked:
     error: TidegateError | None = None
 
 
-class RecordingBackend(OperatorBackend):
-    """An operator's backend that records requests; state that does not fit starts empty."""
+class RecordingStates:
+    """The state of an operator, which notes what is asked for; what does not fit begins empty.
+
+    backend: the one that slots have, so that the judgement is that of a restore.
+    """
 
     def __init__(
         self,
@@ -81,22 +85,23 @@ class RecordingBackend(OperatorBackend):
         key_type: TypeInformation | None,
         sample: OperatorSample,
     ) -> None:
-        groups = KeyGroupRange(0, max_parallelism - 1)
-        super().__init__(
-            info.id,
-            groups,
-            max_parallelism,
-            clock,
-            KeyCell(),
-            key_type=key_type,
-            name=info.name,
-            uid=info.uid,
-        )
+        def backend(key_type: TypeInformation | None, cell: KeyCell) -> OperatorBackend:
+            return OperatorBackend(
+                info.id,
+                KeyGroupRange(0, max_parallelism - 1),
+                max_parallelism,
+                clock,
+                cell,
+                key_type=key_type,
+                name=info.name,
+                uid=info.uid,
+            )
+
+        self.backend = backend(key_type, KeyCell())
+        self.cell, self.pair_cell = self.backend.cell, self.backend.pair_cell
+        self._spare = lambda: backend(None, self.cell)
         self._sample = sample
         self._key = sample.key if key_type is None else str(key_type)
-        self._spare = lambda: OperatorBackend(
-            info.id, groups, max_parallelism, clock, self.cell, name=info.name, uid=info.uid
-        )
         self.asked: dict[str, Asked] = {}
 
     def keyed_state(
@@ -109,8 +114,8 @@ class RecordingBackend(OperatorBackend):
             old = SerializerSnapshot.from_bytes(was.serializer)
             return ttl.is_migrated(old, descriptor, had_times=was.ttl)
 
-        def ask(backend: OperatorBackend) -> State:
-            return OperatorBackend.keyed_state(backend, descriptor, namespace)
+        def ask(states: OperatorStates) -> State:
+            return states.keyed_state(descriptor, namespace)
 
         becomes = shown_type(kinds.entry_type(descriptor), expires=ttl.expires(descriptor))
         if kind == "timers":
@@ -120,36 +125,36 @@ class RecordingBackend(OperatorBackend):
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[object]:
         union = descriptor.mode is RedistributionMode.UNION
 
-        def ask(backend: OperatorBackend) -> OperatorListState[object]:
-            return OperatorBackend.operator_state(backend, descriptor)
+        def ask(states: OperatorStates) -> OperatorListState[object]:
+            return states.operator_state(descriptor)
 
         becomes = descriptor.type_info
         kind = "union list" if union else "operator list"
         return self._operator_noted(descriptor.name, kind, becomes, ask)
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[object, object]:
-        def ask(backend: OperatorBackend) -> BroadcastState[object, object]:
-            return OperatorBackend.broadcast_state(backend, descriptor)
+        def ask(states: OperatorStates) -> BroadcastState[object, object]:
+            return states.broadcast_state(descriptor)
 
         keys, values = descriptor.type_info, descriptor.value_type_info
         becomes = MapTypeInfo(keys or PICKLED, values or PICKLED)
         return self._operator_noted(descriptor.name, "broadcast", becomes, ask)
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
-        def ask(backend: OperatorBackend) -> KeyedColumns:
-            return OperatorBackend.keyed_columns(backend, key_type)
+        def ask(states: OperatorStates) -> KeyedColumns:
+            return states.keyed_columns(key_type)
 
         return self._columns_noted(COLUMNS, key_type, ask)
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
-        def ask(backend: OperatorBackend) -> KeyedPanes:
-            return OperatorBackend.keyed_panes(backend, key_type)
+        def ask(states: OperatorStates) -> KeyedPanes:
+            return states.keyed_panes(key_type)
 
         return self._columns_noted(COLUMNS, key_type, ask)
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        def ask(backend: OperatorBackend) -> ColumnState:
-            return OperatorBackend.column_state(backend, descriptor)
+        def ask(states: OperatorStates) -> ColumnState:
+            return states.column_state(descriptor)
 
         return self._columns_noted(descriptor.name, None, ask)
 
@@ -157,14 +162,19 @@ class RecordingBackend(OperatorBackend):
         """Sampled entries of a state; empty for a state that does not fit."""
         if self.asked[state].error is not None:
             return iter(())
-        return super().scan(state)
+        return self.backend.scan(state)
+
+    def timers(
+        self, name: str, namespace: TypeInformation | None, alarm: Callable[[int], None]
+    ) -> KeyedTimers:
+        return KeyedTimers(self, name, namespace, alarm)
 
     def _operator_noted(
         self,
         name: str,
         kind: str,
         becomes: TypeInformation | None,
-        ask: Callable[[OperatorBackend], T],
+        ask: Callable[[OperatorStates], T],
     ) -> T:
         def is_migrated(was: StateHeader) -> bool:
             old = SerializerSnapshot.from_bytes(was.serializer)
@@ -174,7 +184,7 @@ class RecordingBackend(OperatorBackend):
         return self._noted(name, kind, shown, self._sample.operator, is_migrated, ask)
 
     def _columns_noted(
-        self, name: str, becomes: TypeInformation | None, ask: Callable[[OperatorBackend], T]
+        self, name: str, becomes: TypeInformation | None, ask: Callable[[OperatorStates], T]
     ) -> T:
         columns = self._sample.columns
         held = {} if columns is None else {each: [] for each in (COLUMNS, *columns)}
@@ -187,11 +197,11 @@ class RecordingBackend(OperatorBackend):
         becomes: str,
         held: Mapping[str, list[StateHeader]],
         is_migrated: Callable[[StateHeader], bool],
-        ask: Callable[[OperatorBackend], T],
+        ask: Callable[[OperatorStates], T],
     ) -> T:
         error = None
         try:
-            state = ask(self)
+            state = ask(self.backend)
         except TidegateError as refused:
             state, error = ask(self._spare()), refused
         if error is not None:

@@ -168,7 +168,7 @@ class AggregateBatchesOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         self._name = context.name
-        self._pane = context.keyed_columns(self.key_type)
+        self._pane = context.state.keyed_columns(self.key_type)
         self._columns: AggregatedColumns | None = None
 
     def process(self, batch: Batch, port: int, out: Output) -> None:

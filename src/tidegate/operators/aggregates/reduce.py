@@ -38,8 +38,8 @@ class ReduceOperator(FunctionOperator):
         call = row_call(self._function, self._method)
         reduce = typed_reduce(call, self._type_info, context.name)
         descriptor = ReducingStateDescriptor(STATE_NAME, reduce, self._type_info)
-        self._state = cast("ReducingState[object]", context.keyed_state(descriptor))
-        self._cell = context.current_key
+        self._state = cast("ReducingState[object]", context.state.keyed_state(descriptor))
+        self._cell = context.state.cell
         self._by_row = has_life(self._function)
         self._context = context
         self._final_only = context.settings.final_only
@@ -75,7 +75,7 @@ class ReduceOperator(FunctionOperator):
         """Emits the reduced value of each key at the end of a batch job."""
         if not (self._final_only and watermark.ms == MAX_WATERMARK_MS):
             return super().on_watermark(watermark, out)
-        finals = (final for _, _, final in self._context.entries(STATE_NAME))
+        finals = (final for _, _, final in self._context.state.scan(STATE_NAME))
         return ahead_of(watermark, emit_rows(finals, self._draws, out), out)
 
     def _failure(self, error: Exception, row: object) -> TidegateError:

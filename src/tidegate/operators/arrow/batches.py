@@ -203,7 +203,7 @@ class KeyColumnContext:
         return len(self._columns)
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        return self._context.column_state(descriptor)
+        return self._context.state.column_state(descriptor)
 
 
 class ProcessBatchesOperator(FlatMapBatchesOperator):
@@ -222,7 +222,7 @@ class ProcessBatchesOperator(FlatMapBatchesOperator):
         self._key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        self._columns = context.keyed_columns(self._key_type)
+        self._columns = context.state.keyed_columns(self._key_type)
         self._batch = KeyColumnContext(context, self._columns)
         super().open(context)
 

@@ -92,7 +92,7 @@ class AsyncWaitOperator(FunctionOperator):
         """Requests the state of calls in flight; the function has none."""
         self._state = cast(
             "OperatorListState[tuple[object, int | None]]",
-            context.operator_state(OperatorStateDescriptor(IN_FLIGHT_STATE)),
+            context.state.operator_state(OperatorStateDescriptor(IN_FLIGHT_STATE)),
         )
 
     def _open_functions(self, context: OperatorContext) -> None:

@@ -51,7 +51,7 @@ def _both_sides(
     context: OperatorContext, descriptors: Sequence[MapStateDescriptor]
 ) -> tuple[BroadcastStates, BroadcastStates]:
     """States of the main stream, which are read-only, and states of the broadcast stream."""
-    states = {each.name: context.broadcast_state(each) for each in descriptors}
+    states = {each.name: context.state.broadcast_state(each) for each in descriptors}
     views = {name: state.read_only() for name, state in states.items()}
     where = f"operator '{context.name}'"
     return BroadcastStates(views, where), BroadcastStates(states, where)
@@ -131,7 +131,7 @@ class KeyedBroadcastOperator(KeyedProcessOperator):
         self._descriptors = descriptors
 
     def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
-        self._cell = context.current_key
+        self._cell = context.state.cell
         main = self._row = KeyedMainContext(self._time, self._cell)
         broadcast = BroadcastContext(self._time)
         main.states, broadcast.states = _both_sides(context, self._descriptors)

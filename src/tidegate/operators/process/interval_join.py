@@ -83,10 +83,10 @@ class IntervalJoinOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         self._watermark_ms = MIN_TIMESTAMP_MS
-        self._cell = context.current_key
+        self._cell = context.state.cell
         self._keys = SharedKeys(context.name)
         self._pair = JoinContext()
-        self._timers = context.timers(_TIMERS, BYTE).event
+        self._timers = context.state.timers(_TIMERS, BYTE, context.wake_at_wall).event
         self._clean_rows = 2 * context.settings.rows
         plan = self._plan
         self._sides = (
@@ -178,7 +178,7 @@ class _Side:
         self._wait_ms = max(0, upper_ms)
         records = ListTypeInfo(plan.types[port])
         descriptor = MapStateDescriptor(_BUFFERS[port], LONG, records)
-        self._kept = cast("MapState[int, list[Any]]", context.keyed_state(descriptor))
+        self._kept = cast("MapState[int, list[Any]]", context.state.keyed_state(descriptor))
         self.late = LateRecords(context, plan.late_tags[port])
 
     def keep(self, value: object, ms: int) -> None:

@@ -138,7 +138,7 @@ class KeyedProcessOperator(ProcessOperator):
         self.key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        cell, timers = context.current_key, context.timers(TIMERS)
+        cell, timers = context.state.cell, context.state.timers(TIMERS, None, context.wake_at_wall)
         self._time = OperatorTime(context, timers)
         self._row = KeyedRowContext(self._time, cell)
         self._open_with(context, self._contexts(context), cell)

@@ -98,9 +98,9 @@ class SinkOperator(SinkHost):
         committables = OperatorStateDescriptor(COMMITTABLES_STATE)
         writers = OperatorStateDescriptor(WRITER_STATE)
         self._committables_state = cast(
-            "OperatorListState[tuple[int, bytes]]", context.operator_state(committables)
+            "OperatorListState[tuple[int, bytes]]", context.state.operator_state(committables)
         )
-        self._writer_state = cast("OperatorListState[bytes]", context.operator_state(writers))
+        self._writer_state = cast("OperatorListState[bytes]", context.state.operator_state(writers))
 
     async def _recover(self, recovered: asyncio.Future[None]) -> None:
         await self._commits.commit_due()

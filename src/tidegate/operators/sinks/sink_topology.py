@@ -43,7 +43,7 @@ class SinkWriterOperator(SinkHost):
 
     def declare(self, context: OperatorContext) -> None:
         writers = OperatorStateDescriptor(WRITER_STATE)
-        self._state = cast("OperatorListState[bytes]", context.operator_state(writers))
+        self._state = cast("OperatorListState[bytes]", context.state.operator_state(writers))
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
@@ -91,7 +91,7 @@ class CommitterOperator(Operator):
     def declare(self, context: OperatorContext) -> None:
         committables = OperatorStateDescriptor(COMMITTABLES_STATE)
         self._state = cast(
-            "OperatorListState[tuple[int, bytes]]", context.operator_state(committables)
+            "OperatorListState[tuple[int, bytes]]", context.state.operator_state(committables)
         )
 
     def open(self, context: OperatorContext) -> None:

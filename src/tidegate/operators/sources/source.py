@@ -100,7 +100,7 @@ class SourceReaderOperator(SourceOperator):
 
     def _restored(self, context: OperatorContext) -> list[object]:
         descriptor = OperatorStateDescriptor(STATE_NAME)
-        self._state = cast("OperatorListState[bytes]", context.operator_state(descriptor))
+        self._state = cast("OperatorListState[bytes]", context.state.operator_state(descriptor))
         kind = getattr(self._source, "split_type", object)
         name = f"the reader of source '{self._name}'"
         return [ship.restored(kind, data, name=name) for data in self._state.get()]

@@ -125,10 +125,10 @@ class AlignedWindowOperator(FiringOperator):
         self._left: deque[tuple[object, int]] = deque()
         gathered = _Gathered(self._contents, self._begin)
         descriptor = AggregatingStateDescriptor(CONTENTS, gathered, self._contents.type)
-        state = context.keyed_state(descriptor, LONG)
+        state = context.state.keyed_state(descriptor, LONG)
         self._state = cast("AggregatingState[Any, Any]", state)
         self._progress = Progress(context) if self._outlived else None
-        for group, pair, _ in context.entries(CONTENTS):
+        for group, pair, _ in context.state.scan(CONTENTS):
             key, pane = cast("tuple[object, int]", pair)
             self._pane(pane)[key] = group
         self._pass_to(MIN_TIMESTAMP_MS)

@@ -297,7 +297,7 @@ class WindowStates:
             return held[1]
         own = copy.copy(descriptor)
         own.name = f"{self._owner}-{descriptor.name}"
-        state = self._context.keyed_state(own, self._type)
+        state = self._context.state.keyed_state(own, self._type)
         self._held[descriptor.name] = descriptor, state
         return state
 
@@ -330,7 +330,7 @@ class CurrentWindow:
     __slots__ = ("_cell", "_entered", "_namespace", "_pair", "context", "timestamp_ms")
 
     def __init__(self, operator: OperatorContext, context: WindowContext) -> None:
-        self._cell, self._pair = operator.current_key, operator.current_pair
+        self._cell, self._pair = operator.state.cell, operator.state.pair_cell
         self._entered: Window | None = None
         self._namespace: object = None
         self.context = context
@@ -385,7 +385,7 @@ class FiringOperator(FunctionOperator):
         assigner = self._plan.assigner
         self._context = context
         self._contents = contents
-        self._cell = context.current_key
+        self._cell = context.state.cell
         self._event_time = assigner.is_event_time()
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._piece = Piece(context.monotonic_ms)

@@ -67,7 +67,7 @@ class WindowOperator(FiringOperator):
         self._domain = TimeDomain.EVENT_TIME if self._event_time else TimeDomain.PROCESSING_TIME
         descriptor = ValueStateDescriptor(CONTENTS, self._contents.type)
         namespaces = assigner.window_type or PICKLED
-        self._state = cast("ValueState[Any]", context.keyed_state(descriptor, namespaces))
+        self._state = cast("ValueState[Any]", context.state.keyed_state(descriptor, namespaces))
         self._timers = WindowTimers(context, assigner.window_type)
         self._trigger = WindowTriggerContext(
             context, self._timers, assigner.window_type, lambda: self._watermark_ms
@@ -279,7 +279,7 @@ class _AssignerContext:
     def next_number(self) -> int:
         if self._numbers is None:
             descriptor = ValueStateDescriptor(_NUMBER, LONG)
-            self._numbers = cast("ValueState[int]", self._context.keyed_state(descriptor))
+            self._numbers = cast("ValueState[int]", self._context.state.keyed_state(descriptor))
         number = self._numbers.value() or 0
         self._numbers.update(number + 1)
         return number

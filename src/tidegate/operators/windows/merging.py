@@ -30,7 +30,7 @@ class MergingWindows:
     def __init__(self, context: OperatorContext, assigner: MergingWindowAssigner[Any, Any]) -> None:
         windows = assigner.window_type or PICKLED
         descriptor = MapStateDescriptor("merging-window-set", windows, windows)
-        self._homes = cast("MapState[object, object]", context.keyed_state(descriptor))
+        self._homes = cast("MapState[object, object]", context.state.keyed_state(descriptor))
         self._merge = assigner.merge_windows
 
     def home(self, window: Window) -> object:

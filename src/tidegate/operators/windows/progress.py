@@ -34,8 +34,8 @@ class Progress:
             context.subtask, context.parallelism, context.max_parallelism
         )
         descriptor = OperatorStateDescriptor(_PROGRESS, mode=RedistributionMode.UNION)
-        self._list = context.operator_state(descriptor)
-        again = context.keyed_state(ValueStateDescriptor(_AGAIN, BOOLEAN), LONG)
+        self._list = context.state.operator_state(descriptor)
+        again = context.state.keyed_state(ValueStateDescriptor(_AGAIN, BOOLEAN), LONG)
         self._again = cast("ValueState[bool]", again)
         self._reached: dict[int, int] = {}
         for first, last, time_ms in self._list.get():

@@ -51,12 +51,12 @@ class SessionOperator(FiringOperator):
         kept, whole = self._contents.type, None
         if kept is not None:
             whole = ListTypeInfo(TupleTypeInfo([LONG, LONG, LONG, BOOLEAN, kept]))
-        state = context.keyed_state(ValueStateDescriptor(CONTENTS, whole))
+        state = context.state.keyed_state(ValueStateDescriptor(CONTENTS, whole))
         self._sessions = cast("ValueState[list[Session]]", state)
         # When a session is due at the earliest, its number, key group and key.
         self._due: list[tuple[int, int, int, object]] = [
             (self._due_ms(session), session[2], group, key)
-            for group, key, sessions in context.entries(CONTENTS)
+            for group, key, sessions in context.state.scan(CONTENTS)
             for session in cast("list[Session]", sessions)
         ]
         heapify(self._due)

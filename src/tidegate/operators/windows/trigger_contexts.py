@@ -34,7 +34,7 @@ class WindowTimers:
     """
 
     def __init__(self, context: OperatorContext, window_type: TypeInformation | None) -> None:
-        timers = context.timers(_TIMERS, window_type or PICKLED)
+        timers = context.state.timers(_TIMERS, window_type or PICKLED, context.wake_at_wall)
         self.event, self.processing = timers.event, timers.processing
 
     def register(self, domain: TimeDomain, ms: int, namespace: object) -> None:
@@ -68,7 +68,7 @@ class WindowTriggerContext:
         self.get_current_processing_time = context.processing_time
         self._metrics = context.metrics
         self._name = context.name
-        self._cell, self._pair = context.current_key, context.current_pair
+        self._cell, self._pair = context.state.cell, context.state.pair_cell
         self._timers = timers
         self._states = WindowStates(context, "trigger", window_type)
         self._merged: Sequence[object] = ()

@@ -82,7 +82,7 @@ class WindowAggregateBatchesOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         self._name = context.name
         self._rows_max = context.settings.arrow_rows
-        self._panes = context.keyed_panes(self.key_type)
+        self._panes = context.state.keyed_panes(self.key_type)
         self._dropped = context.metrics.counter("numLateRecordsDropped")
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._fired = _Fired(context)
@@ -353,7 +353,7 @@ class _Fired:
 
     def __init__(self, context: OperatorContext) -> None:
         self._own = KeyGroupRange.of(context.subtask, context.parallelism, context.max_parallelism)
-        self._entries = context.operator_state(_FIRED)
+        self._entries = context.state.operator_state(_FIRED)
         self._restored_ms = np.full(context.max_parallelism, MIN_TIMESTAMP_MS, np.int64)
         self.schema: bytes | None = None
         for first, last, fired_ms, schema in self._entries.get():

@@ -122,7 +122,7 @@ def context_of(
     info: OperatorInfo, deployment: Deployment, host: OperatorHost, backend: OperatorBackend
 ) -> SlotOperatorContext:
     metrics = MetricRegistry(host.clock.monotonic_ms).group()
-    return SlotOperatorContext(info, deployment, host, backend, metrics)
+    return SlotOperatorContext(info, deployment, host, backend, metrics, backend)
 
 
 def _chain(

@@ -15,22 +15,17 @@ from tidegate.errors import UserError, with_article
 from tidegate.model.control import Remark
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from tidegate.api.operator import KeyCell, Threads, Timers
+    from tidegate.api.operator import OperatorStates, Threads
     from tidegate.api.state import (
         AggregatingState,
         BroadcastState,
-        ColumnState,
-        ColumnStateDescriptor,
-        KeyedColumns,
-        KeyedPanes,
         ListState,
         MapState,
         OperatorListState,
         OperatorStateDescriptor,
         ReducingState,
-        State,
         ValueState,
     )
     from tidegate.metrics import MetricGroup
@@ -41,7 +36,6 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.deployment import Deployment
     from tidegate.slot.subtask.operator_host import OperatorHost
     from tidegate.state.backend import OperatorBackend
-    from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -60,9 +54,11 @@ class SlotOperatorContext:
         host: OperatorHost,
         backend: OperatorBackend,
         metrics: MetricGroup,
+        state: OperatorStates,
     ) -> None:
         self.info = info
         self.backend = backend
+        self.state = state
         self._deployment = deployment
         self._host = host
         self.operator: OperatorId = info.id
@@ -96,14 +92,6 @@ class SlotOperatorContext:
         return self._deployment.deploy.restored
 
     @property
-    def current_key(self) -> KeyCell:
-        return self.backend.cell
-
-    @property
-    def current_pair(self) -> KeyCell:
-        return self.backend.pair_cell
-
-    @property
     def settings(self) -> SlotSettings:
         return self._deployment.settings.slot
 
@@ -121,17 +109,6 @@ class SlotOperatorContext:
     def checkpointing(self) -> bool:
         return self._deployment.settings.checkpoints.periodic
 
-    def keyed_state(
-        self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
-    ) -> State:
-        return self.backend.keyed_state(descriptor, namespace)
-
-    def entries(self, state: str) -> Iterator[tuple[int, object, object]]:
-        return self.backend.scan(state)
-
-    def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
-        return self.backend.timers(name, namespace, self.wake_at_wall)
-
     def wake_at_wall(self, wall_ms: int) -> None:
         now_ms = self._host.clock.monotonic_ms()
         at_ms = now_ms + max(0, wall_ms - self._host.clock.wall_ms())
@@ -139,21 +116,6 @@ class SlotOperatorContext:
         if not under_way or at_ms < self._alarm_ms:
             self._alarm_ms = at_ms
             self._host.wake_at(at_ms)
-
-    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
-        return self.backend.keyed_columns(key_type)
-
-    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        return self.backend.column_state(descriptor)
-
-    def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
-        return self.backend.keyed_panes(key_type)
-
-    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
-        return self.backend.operator_state(descriptor)
-
-    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        return self.backend.broadcast_state(descriptor)
 
     def processing_time(self) -> int:
         return self._host.clock.wall_ms()
@@ -246,12 +208,12 @@ class SlotRuntimeContext:
     def get_operator_list_state(
         self, state_descriptor: OperatorStateDescriptor[T]
     ) -> OperatorListState[T]:
-        return self._context.operator_state(state_descriptor)
+        return self._context.state.operator_state(state_descriptor)
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]
     ) -> BroadcastState[K, V]:
-        return self._context.broadcast_state(state_descriptor)
+        return self._context.state.broadcast_state(state_descriptor)
 
     def _state(self, given: object, kind: type[StateDescriptor], call: str) -> Any:
         if not isinstance(given, kind):
@@ -267,4 +229,4 @@ class SlotRuntimeContext:
                 remedy="Call key_by before the step; or keep state of the subtask with "
                 "get_operator_list_state.",
             )
-        return self._context.keyed_state(given)
+        return self._context.state.keyed_state(given)

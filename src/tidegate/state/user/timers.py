@@ -19,7 +19,7 @@ from tidegate.typeinfo.types import BOOLEAN, LONG, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidegate.state.backend import OperatorBackend
+    from tidegate.api.operator import OperatorStates
     from tidegate.typeinfo.types import TypeInformation
 
 TIMERS: Final = "_timer_state/"
@@ -40,13 +40,13 @@ class KeyedTimers:
 
     def __init__(
         self,
-        backend: OperatorBackend,
+        states: OperatorStates,
         name: str,
         namespace: TypeInformation | None,
         alarm: Callable[[int], None],
     ) -> None:
-        self.event = TimerQueue(backend, f"{TIMERS}event_{name}", namespace)
-        self.processing = TimerQueue(backend, f"{TIMERS}processing_{name}", namespace, alarm)
+        self.event = TimerQueue(states, f"{TIMERS}event_{name}", namespace)
+        self.processing = TimerQueue(states, f"{TIMERS}processing_{name}", namespace, alarm)
 
 
 class TimerQueue:
@@ -59,23 +59,23 @@ class TimerQueue:
 
     def __init__(
         self,
-        backend: OperatorBackend,
+        states: OperatorStates,
         state: str,
         namespace: TypeInformation | None,
         alarm: Callable[[int], None] | None = None,
     ) -> None:
-        self._cell = backend.cell
-        self._pairs = backend.pair_cell
+        self._cell = states.cell
+        self._pairs = states.pair_cell
         self._plain = namespace is None
         self._alarm = alarm
         self._deleted = 0
         spaces = LONG if namespace is None else TupleTypeInfo([LONG, namespace])
         descriptor = ValueStateDescriptor(state, BOOLEAN)
-        held = cast("ValueState[bool]", backend.keyed_state(descriptor, spaces))
+        held = cast("ValueState[bool]", states.keyed_state(descriptor, spaces))
         self._value, self._update, self._clear = held.value, held.update, held.clear
         # Equal times are due in the order of their numbers.
         self._heap: list[tuple[int, int, int, Pair]] = []
-        for number, (group, key, _) in enumerate(backend.scan(state)):
+        for number, (group, key, _) in enumerate(states.scan(state)):
             pair = cast("Pair", key)
             self._heap.append((self._time_of(pair), number, group, pair))
         heapify(self._heap)
