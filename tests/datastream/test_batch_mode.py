@@ -101,7 +101,7 @@ def test_a_streaming_job_has_a_checkpoint_coordinator_and_one_in_batch_mode_has_
             assert refused.value.remedy
     else:
         wait_completed(client, 1)
-    coordinator = client._driver._machine._checkpoints
+    coordinator = client._job.inbox.machine._checkpoints
     assert isinstance(coordinator, CheckpointCoordinator) != batch
     assert (view(client).checkpoints.counts.total == 0) == batch
     finished(client)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 import structlog
 
-from tidegate.driver import alarm as alarms
-from tidegate.driver.alarm import Alarm
+from tidegate.driver import inbox as alarms
+from tidegate.driver.inbox import Alarm
 from tidegate.testing import ManualClock
 
 LIMIT_S = 60.0

@@ -34,6 +34,7 @@ from tidegate.minicluster.in_process import LoopProvider
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId
+from tidegate.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
     from tidegate.api.job.client import CheckpointDone
@@ -60,8 +61,8 @@ def test_a_job_that_finishes_leaves_nothing(capfd: pytest.CaptureFixture[str]) -
     async def work() -> None:
         world = World(graph())
         await world.run()
-        assert world.result.result().job_id == world.driver.job
-        assert world.driver.view().status is JobStatus.FINISHED
+        assert world.result.result().job_id == world.driver.job.id
+        assert world.driver.job.view().status is JobStatus.FINISHED
 
     run(work)
     assert len(capfd.readouterr().out.splitlines()) == 100
@@ -77,7 +78,7 @@ def test_a_users_exception_ends_the_job_with_its_traceback() -> None:
         error = world.result.exception()
         assert isinstance(error, JobFailed)
         assert "ZeroDivisionError" in str(error) and "1 // (n - 50)" in str(error)
-        assert world.driver.view().status is JobStatus.FAILED
+        assert world.driver.job.view().status is JobStatus.FAILED
 
     run(work)
 
@@ -87,7 +88,7 @@ def test_a_cancelled_job_ends_as_canceled() -> None:
         world = World(endless_graph())
         running = asyncio.ensure_future(world.run())
         await world.until(JobStatus.RUNNING)
-        world.driver.post(CancelRequested("the test"))
+        world.driver.job.inbox.post(CancelRequested("the test"))
         await running
         error = world.result.exception()
         assert isinstance(error, JobCanceled) and "the test" in str(error)
@@ -116,23 +117,23 @@ def test_a_job_that_was_cancelled_or_suspended_says_so_and_goes_on_with_latest(
         running = asyncio.ensure_future(world.run())
         await world.until(JobStatus.RUNNING)
         await world.completed(2)
-        world.driver.post(ends)
+        world.driver.job.inbox.post(ends)
         await running
         error = world.result.exception()
         cancelled = isinstance(ends, CancelRequested)
         assert isinstance(error, JobCanceled if cancelled else JobSuspended)
         assert "the test" in error.what and "go on with '--from latest'" in error.remedy
         record = await latest(store)
-        assert record is not None and record.status is world.driver.view().status
+        assert record is not None and record.status is world.driver.job.view().status
         assert record.completed[-1].location in error.remedy
 
         restore = {"execution.state-recovery.path": "latest"}
         again = World(endless_graph(**on_disk(tmp_path), **restore), chain=chain)
         running = asyncio.ensure_future(again.run())
         await again.until(JobStatus.RUNNING)
-        assert again.driver.job == world.driver.job
-        assert again.driver.view().restored == record.completed[-1].checkpoint
-        again.driver.post(CancelRequested())
+        assert again.driver.job.id == world.driver.job.id
+        assert again.driver.job.view().restored == record.completed[-1].checkpoint
+        again.driver.job.inbox.post(CancelRequested())
         await running
 
     run(work)
@@ -157,7 +158,7 @@ def test_a_driver_that_is_refused_its_start_leaves_the_job_as_it_was_and_free_to
         running = asyncio.ensure_future(world.run())
         await world.until(JobStatus.RUNNING)
         await world.completed(1)
-        world.driver.post(CancelRequested("the test"))
+        world.driver.job.inbox.post(CancelRequested("the test"))
         await running
         before = await latest(store)
         assert before is not None and before.status is JobStatus.CANCELED
@@ -199,7 +200,7 @@ def test_a_fault_beside_the_inbox_ends_the_job_too() -> None:
         raise KeyError("nobody awaited me")
 
     async def work() -> None:
-        world = World(graph(), IdleProvider(lambda _: world.driver.spawn(wrong())))
+        world = World(graph(), IdleProvider(lambda _: world.driver.job.inbox.spawn(wrong())))
         await world.run()
         assert "nobody awaited me" in str(world.result.exception())
 
@@ -316,7 +317,7 @@ def test_a_job_whose_records_are_deleted_goes_on_and_says_so() -> None:
                 if running.done() or any(WARNED in log["event"] for log in logs):
                     break
             assert await store.list("claims/"), "they stand again"
-            world.driver.post(CancelRequested("over"))
+            world.driver.job.inbox.post(CancelRequested("over"))
             await running
         return [log["event"] for log in logs]
 
@@ -367,9 +368,9 @@ def test_a_checkpoint_that_was_asked_for_is_refused_when_the_job_ends() -> None:
         running = asyncio.ensure_future(world.run())
         await asyncio.wait_for(asyncio.wrap_future(world.driver.accepted), LIMIT_S)
         done: Future[CheckpointDone] = Future()
-        request = world.driver.expect_checkpoint(done)
-        world.driver.post(CheckpointRequested(request))
-        world.driver.post(CancelRequested())
+        request = world.driver.job.answers.expect(done)
+        world.driver.job.inbox.post(CheckpointRequested(request))
+        world.driver.job.inbox.post(CancelRequested())
         await running
         assert isinstance(done.exception(timeout=0), TidegateError)
 
@@ -382,11 +383,11 @@ def test_a_checkpoint_that_was_asked_for_is_taken() -> None:
         running = asyncio.ensure_future(world.run())
         await world.until(JobStatus.RUNNING)
         done: Future[CheckpointDone] = Future()
-        world.driver.post(CheckpointRequested(world.driver.expect_checkpoint(done)))
+        world.driver.job.inbox.post(CheckpointRequested(world.driver.job.answers.expect(done)))
         async with asyncio.timeout(LIMIT_S):
             await asyncio.wrap_future(done)
         assert done.result().checkpoint == 1
-        world.driver.post(CancelRequested())
+        world.driver.job.inbox.post(CancelRequested())
         await running
 
     run(work)
@@ -394,11 +395,11 @@ def test_a_checkpoint_that_was_asked_for_is_taken() -> None:
 
 def test_what_the_driver_cannot_do_for_want_of_descriptors_does_not_end_it() -> None:
     async def scenario() -> None:
-        world = World(graph())
-        world.provider = world.driver._provider = HungryProvider(world.network)
+        network = MemoryNetwork()
+        world = World(graph(), HungryProvider(network), network=network)
         with structlog.testing.capture_logs() as logs:
             await world.run()
-        assert world.result.result(0).get_job_id() == world.driver.job
+        assert world.result.result(0).get_job_id() == world.driver.job.id
         (told,) = [log for log in logs if log["event"] == "the driver lacks descriptors"]
         assert "ulimit" in told["error"]
 
@@ -419,15 +420,15 @@ def test_a_shortage_while_the_job_runs_is_a_failure_under_the_restart_strategy()
         async def short() -> None:
             raise OSError(errno.EMFILE, "Too many open files")
 
-        world.driver.spawn(short())
+        world.driver.job.inbox.spawn(short())
         async with asyncio.timeout(LIMIT_S):
             while True:
                 await asyncio.sleep(0.005)
-                if world.driver.view().restarts:
+                if world.driver.job.view().restarts:
                     break
         await world.until(JobStatus.RUNNING)
-        assert "no descriptor left" in world.driver.view().failures[0].error
-        world.driver.post(CancelRequested())
+        assert "no descriptor left" in world.driver.job.view().failures[0].error
+        world.driver.job.inbox.post(CancelRequested())
         await running
 
     asyncio.run(scenario())

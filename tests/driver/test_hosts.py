@@ -92,15 +92,15 @@ class World:
         self.blocked: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
         self.tasks: list[asyncio.Task[None]] = []
         self._raises = raises
-        loop = asyncio.get_running_loop()
         self.hosts = CoordinatorHosts(
             self,  # type: ignore[arg-type]  # the two questions that hosts ask of a graph
-            self.posted.append,
-            self._run_blocking,
-            self._spawn,
-            loop,
+            self,  # type: ignore[arg-type]  # and the inbox
+            self._run_blocking,  # type: ignore[arg-type]
             {OPERATOR: "/staged"},
         )
+
+    def post(self, event: JobEvent) -> None:
+        self.posted.append(event)
 
     def operator(self, operator: OperatorId) -> SimpleNamespace:
         return SimpleNamespace(name="numbers")
@@ -119,7 +119,7 @@ class World:
         self.blocked.append((call, done))
         return done
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
 
     def start(self, attempt: int = 0, data: bytes | None = None) -> Coordinator:

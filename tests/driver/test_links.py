@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import structlog
 
-from tidegate.driver.links import SlotLinks
+from tests.driver.world import IdleProvider
+from tidegate.driver.slots.links import SlotLinks
 from tidegate.errors import PeerLost, SlotLost
-from tidegate.jobmaster.events import JobEvent, SlotLeft, SlotRequestFailed
+from tidegate.jobmaster.events import CancelRequested, JobEvent, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
     Offer,
     Printed,
@@ -31,6 +32,7 @@ from tidegate.transport.memory import MemoryNetwork
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from tidegate.model.control import SlotInvitation
     from tidegate.transport.wire import Wire
 
 SLOT = SlotId("slot-1")
@@ -62,7 +64,9 @@ class World:
         self.posted: list[JobEvent] = []
         self.for_coordinators: list[ToCoordinator] = []
         self.printed: list[Printed] = []
+        self.provider = IdleProvider()
         self.links = SlotLinks(
+            self.provider,
             self.posted.append,
             self.for_coordinators.append,
             self.printed.append,
@@ -105,11 +109,37 @@ def test_an_offer_is_posted_and_the_slot_can_be_reached_from_then_on() -> None:
     async def test(world: World) -> None:
         caller = await world.offered()
         assert world.posted == [offer()]
-        assert world.links.has_offered("request-1") and not world.links.has_offered("request-2")
         world.links.send(SLOT, Release("go"))
         world.links.send(SlotId("nobody"), Release("go"))
         await settle()
         assert caller.heard == [Release("go")]
+
+    run(test)
+
+
+def test_the_end_of_a_slots_process_is_news_unless_the_slot_had_come() -> None:
+    async def test(world: World) -> None:
+        async with world.links.open(world.network, lambda address: cast("SlotInvitation", address)):
+            await world.offered()
+            assert world.provider.failed is not None and world.provider.ended is not None
+            lost = SlotLost("killed")
+            world.provider.failed("request-1", lost, False)
+            world.provider.failed("request-2", lost, True)
+            world.provider.ended("somebody")
+            await settle()
+            failed, ended = SlotRequestFailed(lost, final=True), CancelRequested("somebody")
+            assert world.posted == [offer(), failed, ended]
+        assert world.provider.closed == 1
+
+    run(test)
+
+
+def test_all_slots_are_let_go_those_that_have_not_come_yet_too() -> None:
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        world.links.release("over")
+        await settle()
+        assert caller.heard == [Release("over")] and world.provider.released == 1
 
     run(test)
 

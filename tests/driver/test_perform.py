@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from flinkformat.snapshots import (
     SavepointFormatType,
     SavepointType,
 )
+from tidegate.api.job.client import CheckpointDone
 from tidegate.api.job.failures import FailureContext, FailureEnricher, FailureKind
 from tidegate.api.job.hooks import MasterTriggerRestoreHook
 from tidegate.checkpoint.coordinator.commands import (
@@ -45,10 +47,9 @@ from tidegate.checkpoint.coordinator.events import (
     PointersForgotten,
     PointersNotForgotten,
 )
+from tidegate.driver.checkpoint_files import CheckpointFiles
+from tidegate.driver.inbox import Inbox
 from tidegate.driver.perform import Performer
-from tidegate.driver.user_code.enrichers import FailureEnrichers
-from tidegate.driver.user_code.hooks import MasterHooks
-from tidegate.driver.user_code.listeners import StatusListeners
 from tidegate.errors import LeadershipLost, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -68,7 +69,7 @@ from tidegate.jobmaster.commands import (
     SubtaskReady,
 )
 from tidegate.jobmaster.events import FailureLabelled, HooksNotRestored, HooksRestored
-from tidegate.model.control import JobStatus, Release, Start
+from tidegate.model.control import JobStatus, Start
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import (
@@ -85,7 +86,7 @@ from tidegate.model.ids import (
 from tidegate.model.settings import CheckpointSettings, JobSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tidegate.jobmaster.commands import JobCommand
 
@@ -105,8 +106,10 @@ class Recorder:
         self.fails = fails
         self.calls: list[tuple[Any, ...]] = []
         self.posted: list[object] = []
-        self.work: list[Coroutine[object, object, None]] = []
+        self.ended: object = None
         self.settings = JobSettings()
+        self.job = JOB
+        self.settled, self.wake_at_ms = False, None
         self.hint = "look at the cores"
         self.key_file = None
 
@@ -116,20 +119,15 @@ class Recorder:
             raise self.fails[name]
         return result
 
-    # the driver
-    def post(self, event: object) -> None:
+    # the machine
+    def handle(self, event: object, now_ms: int) -> list[JobCommand]:
         self.posted.append(event)
-
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
-        self.work.append(work)
-
-    def over(self, status: JobStatus, error: object) -> None:
-        self._act("over", status)
-
-    def checkpoint_done(self, *answer: object) -> None:
-        self._act("checkpoint done", *answer)
+        return []
 
     # the world
+    def monotonic_ms(self) -> int:
+        return 7
+
     async def run_blocking(self, call: Callable[[], object]) -> object:
         return call()
 
@@ -201,17 +199,17 @@ def performed(
 ) -> list[dict[str, object]]:
     """Perform one command to its end; the result is what was logged."""
     each: Any = recorder
-    log = structlog.get_logger()
-    masters = MasterHooks(hooks, recorder.run_blocking, log)
+    graph: Any = SimpleNamespace(name="flights", hooks=hooks, enrichers=labelling)
+    graph.listeners, graph.settings = (), recorder.settings
 
     async def act() -> None:
         world: Any = World(recorder)
-        enrichers = FailureEnrichers(labelling, (JOB, "flights"), recorder.run_blocking, log)
-        told = StatusListeners((), (JOB, "flights"), recorder.run_blocking, recorder.spawn, log)
-        performer = Performer(each, world, each, each, each, each, each, masters, enrichers, told)
-        performer.perform(command)
-        while recorder.work:
-            await recorder.work.pop(0)
+        inbox = Inbox(each, each, lambda _: None, world.log)
+        files = CheckpointFiles(each, recorder.settings.checkpoints, Epoch(1), world)
+        Performer(graph, world, each, files, inbox, each, each, each).perform(command)
+        inbox.settled.set()
+        await inbox.settle()
+        recorder.ended = inbox.ended
 
     with structlog.testing.capture_logs() as logs:
         asyncio.run(act())
@@ -428,16 +426,15 @@ SLOT = SlotId("slot-1")
     [
         (SendToSlot(SLOT, Start(EXECUTION)), [("send", SLOT, Start(EXECUTION))]),
         (RequestSlots(2), [("request", 2)]),
-        (ReleaseSlots("over"), [("send_all", Release("over")), ("release",)]),
+        (ReleaseSlots("over"), [("release", "over")]),
         (DropSlot(SLOT, "silent"), [("drop", SLOT)]),
         (StartCoordinators(ONE, {}, {}), [("start", ONE, {}, {})]),
         (ResetSubtasks(ONE, {}), [("reset", ONE, {})]),
         (LabelFailure(1, BROKEN, "map", SLOT), []),
         (SubtaskReady(EXECUTION, (OPERATOR,)), [("ready", EXECUTION, (OPERATOR,))]),
         (CloseCoordinators(), [("close",)]),
-        (JobOver(JobStatus.FINISHED), [("over", JobStatus.FINISHED)]),
         (SnapshotCoordinator(ONE, OPERATOR), [("snapshot", OPERATOR, ONE)]),
-        (RequestDone(3, ONE, "/chk-1", None), [("checkpoint done", 3, ONE, "/chk-1", None)]),
+        (RequestDone(3, ONE, "/chk-1", None), [("give", 3, CheckpointDone(1, "/chk-1"))]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -447,6 +444,12 @@ def test_the_other_commands_reach_whom_they_concern(
     recorder = Recorder()
     performed(command, recorder)
     assert recorder.calls == calls and recorder.posted == []
+
+
+def test_the_end_of_the_job_is_kept_for_whoever_waits_for_it() -> None:
+    recorder, over = Recorder(), JobOver(JobStatus.FINISHED)
+    performed(over, recorder)
+    assert recorder.ended == over and recorder.calls == recorder.posted == []
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_write_that_fails_fails_the_job_without_slots_or_restarts(tmp_path: Pa
         )
         await world.run()
         assert "the query is wrong" in str(world.result.exception())
-        assert world.driver.view().status is JobStatus.FAILED
+        assert world.driver.job.view().status is JobStatus.FAILED
         assert not asked
 
     run(work)
@@ -105,10 +105,10 @@ def test_a_job_that_is_cancelled_meanwhile_ends_the_write(tmp_path: Path) -> Non
         world = World(graph(staged), IdleProvider(asked.append))
         running = asyncio.ensure_future(world.run())
         assert await asyncio.to_thread(staged.began.wait, LIMIT_S)
-        world.driver.post(CancelRequested())
+        world.driver.job.inbox.post(CancelRequested())
         await running
         assert isinstance(world.result.exception(), JobCanceled)
-        assert world.driver.view().status is JobStatus.CANCELED
+        assert world.driver.job.view().status is JobStatus.CANCELED
         assert staged.cancelled.is_set() and not asked
 
     run(work)

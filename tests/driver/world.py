@@ -10,7 +10,8 @@ import structlog
 from tidegate import StreamExecutionEnvironment
 from tidegate.clock import SystemClock
 from tidegate.config.configuration import Configuration
-from tidegate.driver.driver import Driver, DriverWorld
+from tidegate.driver.driver import Driver
+from tidegate.driver.world import DriverWorld
 from tidegate.ha.memory import MemoryHaStore
 from tidegate.minicluster.in_process import LoopProvider
 from tidegate.model.chance import SeededChance
@@ -77,8 +78,9 @@ class World:
         provider: IdleProvider | LoopProvider | None = None,
         *,
         chain: Callable[[JobGraph], Awaitable[HaStore]] | None = None,
+        network: MemoryNetwork | None = None,
     ) -> None:
-        self.network = MemoryNetwork()
+        self.network = network or MemoryNetwork()
         self.provider = provider or LoopProvider(self.network)
         self.driver = Driver(
             graph,
@@ -121,7 +123,7 @@ class World:
                 await asyncio.sleep(0.005)
                 if not self.driver.accepted.done():
                     continue
-                view = self.driver.view()
+                view = self.driver.job.view()
                 states = {s.state for v in view.vertices for s in v.subtasks}
                 if view.status is status and states == {ExecutionState.RUNNING}:
                     return
@@ -131,7 +133,7 @@ class World:
         async with asyncio.timeout(LIMIT_S):
             while True:
                 await asyncio.sleep(0.005)
-                if self.driver.view().checkpoints.counts.completed >= count:
+                if self.driver.job.view().checkpoints.counts.completed >= count:
                     return
 
 

@@ -14,10 +14,7 @@ PARAMETERS_MAX = 8
 ATTRIBUTES_MAX = 15
 
 MANY_PARAMETERS = {
-    "driver/driver:DriverWorld": 9,
-    "driver/perform:Performer": 10,
     "graph/transformations:OperatorTransformation": 17,
-    "jobmaster/machine:JobMaster": 9,
     "snapshots/writing/operator_rewrite:KeyedRewrite": 9,
     "snapshots/writing/writer:_Operator": 10,
     "state/backend:OperatorBackend": 12,
@@ -27,9 +24,7 @@ MANY_PARAMETERS = {
     "state/disk/states:RocksDBKeyedStates": 12,
 }
 MANY_ATTRIBUTES = {
-    "driver/driver:Driver": 27,
     "graph/transformations:OperatorTransformation": 17,
-    "jobmaster/machine:JobMaster": 23,
     "state/backend:OperatorBackend": 16,
     "state/log/changelog:ChangeLog": 21,
     "state/heap/hashmap:HashMapTable": 17,

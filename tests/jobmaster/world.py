@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from tests.checkpoint.world import THREE, FixedChance
+from tidegate.api.job.hooks import MasterTriggerRestoreHook
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator import commands as ask
 from tidegate.checkpoint.coordinator import events as answer
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.graph.job_graph import JobGraph
 from tidegate.jobmaster.commands import (
     DropSlot,
     JobCommand,
@@ -50,8 +52,22 @@ if TYPE_CHECKING:
     from tidegate.jobmaster.view import SubtaskView
     from tidegate.model.topology import Topology
 
+JOB = JobId("j" * 32)
 WALL_MS = 1_700_000_000_000
 Command = TypeVar("Command")
+
+
+class Hook(MasterTriggerRestoreHook[int]):
+    """A hook that nobody calls: the machine only asks whether there is one."""
+
+    def get_identifier(self) -> str:
+        return "hook"
+
+    def trigger_checkpoint(self, checkpoint_id: CheckpointId, timestamp_ms: int) -> None:
+        raise AssertionError("a machine calls no hook")
+
+    def restore_checkpoint(self, checkpoint_id: CheckpointId, state: int | None) -> None:
+        raise AssertionError("a machine calls no hook")
 
 
 class FakeSlot:
@@ -81,25 +97,18 @@ class World:
         self.settings = settings or JobSettings()
         self.topology = topology
         self.chance = chance or FixedChance()
-        self.machine = JobMaster(
-            job=JobId("j" * 32),
-            name="flights",
-            epoch=Epoch(1),
-            topology=topology,
-            plans={vertex.id: b"code" for vertex in topology.vertices},
-            settings=self.settings,
-            coordinator=CheckpointCoordinator(
-                JobId("j" * 32),
-                self.settings.checkpoints,
-                topology,
-                CompletedCheckpoints(self.settings.checkpoints.retained_max, ()),
-                SharedStateRegistry(),
-                self.chance,
-                facts={},
-            ),
-            chance=self.chance,
-            hooks=hooks,
+        coordinator = CheckpointCoordinator(
+            JOB,
+            self.settings.checkpoints,
+            topology,
+            CompletedCheckpoints(self.settings.checkpoints.retained_max, ()),
+            SharedStateRegistry(),
+            self.chance,
+            facts={},
         )
+        plans = {vertex.id: b"code" for vertex in topology.vertices}
+        program = JobGraph("flights", topology, plans, self.settings, {}, (Hook(),) * hooks)
+        self.machine = JobMaster(program, JOB, Epoch(1), coordinator, self.chance)
         self.prompt = prompt
         self.now_ms = 0
         self.log: list[JobCommand] = []

@@ -263,7 +263,7 @@ PROTOCOL = [
     ),
     Mutant(
         "subtasks begin before all are restored",
-        "jobmaster/machine.py",
+        "jobmaster/execution_graph.py",
         "if all(execution.restored for execution in restoring):",
         "if True:",
     ),
@@ -429,7 +429,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a slot that has left is not noticed",
-        "driver/links.py",
+        "driver/slots/links.py",
         "            self._post(SlotLeft(slot, error))\n",
         "            pass\n",
     ),

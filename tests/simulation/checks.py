@@ -174,26 +174,29 @@ class Checks:
 
     def _counted(self, started: SimulatedDriver) -> Iterator[str]:
         """Every trigger has ended in just one way."""
-        if started.driver._machine is None:
+        if started.driver.accepted.exception() is not None:
             return
-        counts = started.driver.view().checkpoints.counts
+        counts = started.driver.job.view().checkpoints.counts
         if counts.in_progress or counts.total != counts.completed + counts.failed:
             yield f"{started.process}: checkpoints are counted as {counts}"
 
     def _forgotten(self, started: SimulatedDriver) -> Iterator[str]:
         """A driver whose job is over keeps nothing of what was under way."""
-        driver = started.driver
-        if driver._machine is None or driver._crash is not None:
+        if started.driver.accepted.exception() is not None:
             return
-        coordinator = driver._machine._checkpoints
+        job = started.driver.job
+        inbox = job.inbox
+        if inbox.crash is not None:
+            return
+        coordinator = inbox.machine._checkpoints
         kept = {
             "requests": [*range(coordinator._triggers.waiting)],
             "pending": coordinator._pending,
             "gateways": coordinator._gateways._gateways,
             "finishing": coordinator._finisher._waiting,
-            "asked": driver._waiting,
+            "asked": job.answers._waiting,
         }
-        if self._none_of("storage") and driver._settled.is_set() and coordinator.ended:
+        if self._none_of("storage") and inbox.settled.is_set() and coordinator.ended:
             kept["cleaning"] = coordinator._disposal._cleaning
             kept["unanswered"] = coordinator._disposal._unanswered
             kept["retired"] = coordinator._disposal._retired

@@ -87,11 +87,11 @@ class People:
         started = self._world.newest
         if self._trouble.leads and not started.process.frozen:
             self._trouble.befalls("cancel", "somebody suspends the job")
-            spawn = started.driver.spawn
-            driver = started.driver
-            self._world.loop.call_in(
-                started.process, 0.0, lambda: spawn(suspend(driver, "somebody asked for it"))
-            )
+            job = started.driver.job
+            why = "somebody asked for it"
+            suspending = partial(suspend, job.inbox, job.answers, job.settings, why)
+            spawn = job.inbox.spawn
+            self._world.loop.call_in(started.process, 0.0, lambda: spawn(suspending()))
 
     def _look(self) -> None:
         """Ask for the job's status: no call of a function holds the answer up."""
@@ -100,7 +100,7 @@ class People:
 
         def ask() -> None:
             if started.driver.accepted.done() and started.driver.accepted.exception() is None:
-                answer.set_result(started.driver.view().status)
+                answer.set_result(started.driver.job.view().status)
                 late_s = self._world.loop.now_s - asked_s
                 if late_s and not self._world.befell["freeze"]:
                     self.faults.append(f"{started.process} told its status {late_s:.3f} s late")

@@ -152,8 +152,8 @@ class Trouble:
             if started.driver.accepted.done() and not started.driver.result.done():
                 self.befalls("ask", f"somebody asks for a {kind.value}")
                 self.requests.append((started.process, done))
-                request = started.driver.expect_checkpoint(done)
-                started.driver.post(CheckpointRequested(request, kind))
+                request = started.driver.job.answers.expect(done)
+                started.driver.job.inbox.post(CheckpointRequested(request, kind))
 
         self._world.loop.call_in(started.process, 0.0, ask)
         return done
@@ -211,8 +211,8 @@ class Trouble:
                 self.befalls("live", f"somebody asks for parallelism {parallelism}")
                 self._plan.rescaled = True
                 self.requests.append((started.process, done))
-                request = started.driver.expect_rescale(done)
-                started.driver.post(RescaleRequested(request, parallelism))
+                request = started.driver.job.answers.expect(done)
+                started.driver.job.inbox.post(RescaleRequested(request, parallelism))
 
         self._world.loop.call_in(started.process, 0.0, ask)
 
@@ -253,7 +253,7 @@ class Trouble:
             self.cancelled = True
             self._world.cancelled_s[started.process] = self._world.loop.now_s
             self.befalls("cancel", "somebody cancels the job")
-            post = started.driver.post
+            post = started.driver.job.inbox.post
             self._world.loop.call_in(started.process, 0.0, lambda: post(CancelRequested()))
 
     def befalls(self, kind: str, what: str) -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tests.simulation.files import WatchedFiles
 from tests.simulation.loop import CURRENT, Process, SimulatedClock, SimulatedLoop
 from tests.simulation.network import SimulatedNetwork, Switchboard
-from tidegate.driver.driver import Driver, DriverWorld
+from tidegate.driver.driver import Driver
+from tidegate.driver.world import DriverWorld
 from tidegate.errors import PeerLost, SlotLost, StorageFailed, TidegateError
 from tidegate.ha.filesystem import open_chain
 from tidegate.model.chance import SeededChance
@@ -306,7 +307,7 @@ class World:
         def watched(*args: Any, **options: Any) -> None:
             before = dict.fromkeys(self.store)
             sweep(*args, **options)
-            if driver.driver._over.is_set():
+            if driver.driver.job.inbox.over.is_set():
                 now_s, written_s = self.loop.now_s, self.store.written_s
                 gone = [path for path in before if path not in self.store]
                 driver.swept += [(now_s, path, written_s[path]) for path in gone]

@@ -12,10 +12,11 @@ from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.driver.client.door import Door
 from tidegate.driver.client.driver_client import DriverClient
-from tidegate.driver.driver import Driver, DriverWorld
+from tidegate.driver.driver import Driver
 from tidegate.driver.pool import DriverPool
 from tidegate.driver.telling.printed import PrintedLines
 from tidegate.driver.telling.summary import tell_end
+from tidegate.driver.world import DriverWorld
 from tidegate.errors import ConfigError
 from tidegate.ha.filesystem import open_chain
 from tidegate.ha.memory import MemoryHaStore
@@ -118,7 +119,8 @@ def start_driver(
         try:
             async with contextlib.AsyncExitStack() as leaving:
                 driver = Driver(graph, _world(graph, network, secret, pool, leaving), provider)
-                clients.append(DriverClient(driver, asyncio.get_running_loop()))
+                loop = asyncio.get_running_loop()
+                clients.append(DriverClient(graph.name, driver.accepted, driver.result, loop))
                 ready.set()
                 await driver.run()
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidegate.jobmaster.failures.failover import Regions
 from tidegate.jobmaster.view import SubtaskView, VertexView
 from tidegate.model.control import Deploy, ExecutionState, RowCounts, SubtaskFigures
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoint.restore.assignment import SubtaskRestore
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SlotId
+    from tidegate.model.settings import FailoverStrategy
     from tidegate.model.topology import Topology
 
 
@@ -42,9 +44,12 @@ class ExecutionGraph:
     another shape all begin above every number there was.
     """
 
-    def __init__(self, topology: Topology, epoch: Epoch) -> None:
+    def __init__(self, topology: Topology, epoch: Epoch, failover: FailoverStrategy) -> None:
         self.topology = topology
-        self._epoch = epoch
+        self.epoch = epoch
+        self.regions = Regions(topology, failover)
+        self._failover = failover
+        self._unstarted: tuple[SubtaskId, ...] = ()
         self._executions: dict[SubtaskId, Execution] = {}
         self._first = Attempt(0)
         self._former_counts = RowCounts()
@@ -59,11 +64,23 @@ class ExecutionGraph:
             attempt = self._first if former is None else Attempt(former.id.attempt + 1)
             if former is not None:
                 self._former_counts += former.figures.counts
-            execution = Execution(ExecutionId(subtask, attempt, self._epoch), slots[subtask.index])
+            execution = Execution(ExecutionId(subtask, attempt, self.epoch), slots[subtask.index])
             execution.enter(ExecutionState.CREATED, now_ms)
             self._executions[subtask] = execution
             deployed.append(execution)
+        self._unstarted += tuple(execution.id.subtask for execution in deployed)
         return deployed
+
+    def startable(self) -> list[Execution]:
+        """Those that were deployed and are all restored by now, given out once; else none.
+
+        What was deployed together starts together; what has failed meanwhile holds up nobody.
+        """
+        restoring = [e for e in self.of(self._unstarted) if e.state is ExecutionState.INITIALIZING]
+        if all(execution.restored for execution in restoring):
+            self._unstarted = ()
+            return restoring
+        return []
 
     def reshape(self, topology: Topology) -> None:
         """Nothing runs any more, and what is deployed next has another shape."""
@@ -72,7 +89,7 @@ class ExecutionGraph:
         self._first = Attempt(highest + 1)
         self._former_counts = self.counts
         self._executions = {}
-        self.topology = topology
+        self.topology, self.regions = topology, Regions(topology, self._failover)
 
     def current(self, execution: ExecutionId) -> Execution | None:
         """The execution of that id; None if it is of an older attempt or another epoch."""

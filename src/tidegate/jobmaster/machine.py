@@ -33,9 +33,10 @@ from tidegate.errors import RescaleRefused, SlotLost, TidegateError
 from tidegate.jobmaster import commands, events
 from tidegate.jobmaster.ending import Ending, cancelled, failed_for_good, suspended
 from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
-from tidegate.jobmaster.failures.failover import Redeployment, Regions
 from tidegate.jobmaster.failures.history import Failure, FailureHistory
+from tidegate.jobmaster.failures.redeployment import Redeployment
 from tidegate.jobmaster.failures.verdicts import Judge, is_damage
+from tidegate.jobmaster.life import Life
 from tidegate.jobmaster.rescaling import Rescaler
 from tidegate.jobmaster.restoring import restore_hooks, shares, start_coordinators
 from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool, SlotWait
@@ -58,10 +59,11 @@ from tidegate.model.control import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from tidegate.checkpoint.coordinator.absent import NoCheckpoints
     from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
+    from tidegate.graph.job_graph import JobGraph
     from tidegate.model.chance import Chance
     from tidegate.model.ids import (
         CheckpointId,
@@ -72,8 +74,6 @@ if TYPE_CHECKING:
         SubtaskId,
         VertexId,
     )
-    from tidegate.model.settings import JobSettings
-    from tidegate.model.topology import Topology
 
 CANCEL_TIMEOUT_MS: Final = 30_000
 """A slot that has not ended its subtasks after this is given up."""
@@ -85,46 +85,33 @@ _TO_THE_LAST = (*get_args(CheckpointEvent), events.FailureLabelled)
 class JobMaster:
     """Decides all that happens to one job in one run (epoch).
 
-    topology: fitted to what the job starts from. plans: per vertex its code, as it is shipped.
-    coordinator: knows the checkpoints that the job may start from. hooks: whether there are master
-    hooks to be restored before each deployment.
+    program: fitted to what the job starts from. coordinator: knows the checkpoints that the job may
+    start from.
     """
 
     def __init__(
         self,
-        *,
+        program: JobGraph,
         job: JobId,
-        name: str,
         epoch: Epoch,
-        topology: Topology,
-        plans: Mapping[VertexId, bytes],
-        settings: JobSettings,
         coordinator: CheckpointCoordinator | NoCheckpoints,
         chance: Chance,
-        hooks: bool = False,
     ) -> None:
+        settings = program.settings
+        self._program = program
         self._job = job
-        self._name = name
-        self._epoch = epoch
-        self._plans = plans
         self._settings = settings
         self._checkpoints = coordinator
-        self._graph = ExecutionGraph(topology, epoch)
-        self._regions = Regions(topology, settings.failover)
-        self._slots = SlotPool(topology.slots_needed(), settings.slot.lease_ms)
-        self._rescaler = Rescaler(name, self._slots, coordinator, settings, self._tell)
-        self._stopper = Stopper(name, self._tell)
-        self._judge = Judge(name, settings, chance)
+        self._graph = ExecutionGraph(program.topology, epoch, settings.failover)
+        self._slots = SlotPool(program.topology.slots_needed(), settings.slot.lease_ms)
+        self._rescaler = Rescaler(program.name, self._slots, coordinator, settings, self._tell)
+        self._stopper = Stopper(program.name, self._tell)
+        self._judge = Judge(program.name, settings, chance)
         self._failures = FailureHistory(settings.exception_history_max)
-        self._status = JobStatus.INITIALIZING
-        self._status_ms: dict[JobStatus, int] = {}
+        self._life = Life()
         self._ending: Ending | None = None
-        self._over = False
         self._redeployment: Redeployment | None = None
-        self._unstarted: tuple[SubtaskId, ...] = ()
-        self._has_hooks = hooks
         self._restored: CheckpointId | None = None
-        self._wall_offset_ms = 0
         self._commands: list[commands.JobCommand] = []
 
     # --- the machine ---
@@ -132,7 +119,7 @@ class JobMaster:
     def handle(self, event: events.JobEvent, now_ms: int) -> list[commands.JobCommand]:
         """Commands for an event, in order."""
         self._commands = []
-        if not self._over or isinstance(event, _TO_THE_LAST):
+        if not self._life.over or isinstance(event, _TO_THE_LAST):
             self._dispatch(event, now_ms)
             self._go_on(now_ms)
         return self._commands
@@ -141,7 +128,7 @@ class JobMaster:
     def wake_at_ms(self) -> int | None:
         """Time for the next `Woke`; None for never."""
         times = [self._checkpoints.wake_at_ms]
-        if not self._over and self._status is not JobStatus.INITIALIZING:
+        if self._life.begun and not self._life.over:
             times += [self._graph.cancel_by_ms(CANCEL_TIMEOUT_MS), self._slots.next_expiry_ms]
         if self._runs:
             wait, _ = self._awaited
@@ -155,7 +142,7 @@ class JobMaster:
     @property
     def _runs(self) -> bool:
         """True if the job is meant to continue."""
-        return self._ending is None and not self._over
+        return self._ending is None and not self._life.over
 
     def _dispatch(self, event: events.JobEvent, now_ms: int) -> None:
         match event:
@@ -164,7 +151,7 @@ class JobMaster:
             case events.JobStarted(wall_ms):
                 self._started(wall_ms, now_ms)
             case events.StartFailed(error):
-                self._end_with(failed_for_good(self._name, error), now_ms)
+                self._end_with(failed_for_good(self._program.name, error), now_ms)
             case Offer():
                 self._offered(event, now_ms)
             case Pulse():
@@ -183,9 +170,9 @@ class JobMaster:
             case events.HooksRestored() | events.HooksNotRestored():
                 self._hooks_answered(event, now_ms)
             case events.CancelRequested(reason):
-                self._end_with(cancelled(self._name, reason), now_ms)
+                self._end_with(cancelled(self._program.name, reason), now_ms)
             case events.SuspendRequested(reason):
-                self._end_with(suspended(self._name, reason), now_ms)
+                self._end_with(suspended(self._program.name, reason), now_ms)
             case events.RescaleRequested():
                 running = self._runs and not self._stopper.under_way
                 self._rescaler.requested(event, self._graph.topology, running=running)
@@ -210,7 +197,9 @@ class JobMaster:
                     if self._stopper.answered(command, restarting=restarting):
                         self._take_along(None, now_ms)
                     elif self._stopper.cancels:
-                        self._end_with(cancelled(self._name, "its savepoint is complete"), now_ms)
+                        self._end_with(
+                            cancelled(self._program.name, "its savepoint is complete"), now_ms
+                        )
                 case _ if isinstance(command, _TO_SUBTASK):
                     self._to_subtask(command)
                 case _:
@@ -230,22 +219,19 @@ class JobMaster:
         self._commands.append(command)
 
     def _become(self, status: JobStatus, now_ms: int, error: TidegateError | None = None) -> None:
-        if status is self._status:
+        if status is self._life.status:
             return
-        former, self._status = self._status, status
-        self._status_ms[status] = now_ms
-        wall_ms = now_ms + self._wall_offset_ms
-        self._tell(commands.StatusChanged(former, status, wall_ms, error))
+        former = self._life.enter(status, now_ms)
+        self._tell(commands.StatusChanged(former, status, self._life.wall_ms(now_ms), error))
         self._checkpoint(JobStatusChanged(status), now_ms)
 
     # --- start and slots ---
 
     def _started(self, wall_ms: int, now_ms: int) -> None:
-        self._wall_offset_ms = wall_ms - now_ms
-        self._status_ms[JobStatus.INITIALIZING] = now_ms
+        self._life.start(wall_ms, now_ms)
         self._become(JobStatus.CREATED, now_ms)
         self._become(JobStatus.RUNNING, now_ms)
-        self._redeployment = Redeployment(self._regions.all)
+        self._redeployment = Redeployment(self._graph.regions.all)
 
     def _offered(self, offer: Offer, now_ms: int) -> None:
         if offer.slot in self._slots:
@@ -254,7 +240,7 @@ class JobMaster:
             self._tell(commands.SendToSlot(offer.slot, Refused("the job has slots enough")))
             self._tell(commands.DropSlot(offer.slot, "not needed"))
             return
-        accepted = Accepted(offer.slot, self._job, self._epoch, self._settings)
+        accepted = Accepted(offer.slot, self._job, self._graph.epoch, self._settings)
         self._tell(commands.SendToSlot(offer.slot, accepted))
 
     def _slot_left(self, slot: SlotId, error: TidegateError | None, now_ms: int) -> None:
@@ -377,12 +363,8 @@ class JobMaster:
 
     def _start_if_restored(self) -> None:
         """Start what was deployed together, together; what has failed meanwhile holds up nobody."""
-        deployed = self._graph.of(self._unstarted)
-        restoring = [e for e in deployed if e.state is ExecutionState.INITIALIZING]
-        if all(execution.restored for execution in restoring):
-            self._unstarted = ()
-            for execution in restoring:
-                self._tell(commands.SendToSlot(execution.slot, Start(execution.id)))
+        for execution in self._graph.startable():
+            self._tell(commands.SendToSlot(execution.slot, Start(execution.id)))
 
     def _task(self, vertex: VertexId) -> str:
         return self._graph.topology.vertex(vertex).name
@@ -443,7 +425,7 @@ class JobMaster:
 
     def _note(self, failure: Failure, now_ms: int, *, root: bool) -> None:
         """Adds a failure to the history, and requests labels."""
-        number = self._failures.add(failure, now_ms + self._wall_offset_ms, root=root)
+        number = self._failures.add(failure, self._life.wall_ms(now_ms), root=root)
         if number is not None:
             self._tell(commands.LabelFailure(number, failure.error, failure.task, failure.slot))
 
@@ -452,9 +434,9 @@ class JobMaster:
         redeployment = self._redeployment
         assert redeployment is not None, "a restart is under way"
         before = redeployment.subtasks
-        whole = self._regions.all
+        whole = self._graph.regions.all
         redeployment.subtasks = (
-            whole if failed is None else self._regions.closure((*before, *failed))
+            whole if failed is None else self._graph.regions.closure((*before, *failed))
         )
         if len(redeployment.subtasks) == len(before):
             return False
@@ -485,7 +467,7 @@ class JobMaster:
 
     def _go_on(self, now_ms: int) -> None:
         """Takes the next possible step."""
-        if self._status is JobStatus.INITIALIZING or self._over:
+        if not self._life.begun or self._life.over:
             return
         self._start_if_restored()
         if self._ending is not None:
@@ -509,11 +491,10 @@ class JobMaster:
         redeployment.waited = redeployment.due_ms is None or now_ms >= redeployment.due_ms
         if not (ready and redeployment.waited and self._slots.enough):
             return
-        if self._has_hooks and not redeployment.hooks_ready:
+        if self._program.hooks and not redeployment.hooks_ready:
             self._restore_hooks(redeployment)
             return
         self._redeployment = None
-        self._unstarted += redeployment.subtasks
         self._slots.error = None
         self._become(JobStatus.RUNNING, now_ms)
         self._deploy(redeployment.subtasks, now_ms)
@@ -544,21 +525,21 @@ class JobMaster:
         topology = self._graph.topology
         assigned = shares(latest, topology, self._settings.restore)
         self._restored = latest.checkpoint if latest else None
-        self._checkpoint(Restored(self._restored, now_ms + self._wall_offset_ms), now_ms)
+        self._checkpoint(Restored(self._restored, self._life.wall_ms(now_ms)), now_ms)
         executions = self._graph.deploy(subtasks, self._slots.in_order(), now_ms)
         for execution in executions:
             self._checkpoint(ExecutionChanged(execution.id, ExecutionState.CREATED), now_ms)
         attempt = max(execution.id.attempt for execution in executions)
         self._tell(commands.Deployed(attempt, self._restored, len(executions)))
         coordinated = self._graph.coordinated(executions)
-        if subtasks == self._regions.all:
+        if subtasks == self._graph.regions.all:
             restore = self._settings.restore
             self._tell(start_coordinators(latest, topology, coordinated, restore))
         else:
             self._tell(commands.ResetSubtasks(self._restored, coordinated))
         for execution in executions:
             subtask = execution.id.subtask
-            plan, restore = self._plans[subtask.vertex], assigned.get(subtask)
+            plan, restore = self._program.plans[subtask.vertex], assigned.get(subtask)
             deploy = self._graph.deployment(
                 execution, plan, self._slots.address, self._restored, restore
             )
@@ -572,12 +553,11 @@ class JobMaster:
         topology = self._rescaler.stopped()
         if topology is not None:
             self._graph.reshape(topology)
-            self._regions = Regions(topology, self._settings.failover)
             self._checkpoint(Rescaled(topology), now_ms)
-            redeployment.subtasks = self._regions.all
+            redeployment.subtasks = self._graph.regions.all
 
     def _end(self, status: JobStatus, now_ms: int, error: TidegateError | None) -> None:
-        self._over = True
+        assert self._graph.all_ended, "subtasks of a job that is over are alive"
         self._become(status, now_ms, error)
         self._checkpoint(JobEnded(status), now_ms)
         self._stopper.ended(status)
@@ -590,19 +570,19 @@ class JobMaster:
     @property
     def settled(self) -> bool:
         """True if the job is over, its checkpoints are in order, and nothing is awaited."""
-        return self._over and self._checkpoints.settled
+        return self._life.over and self._checkpoints.settled
 
     def view(self, now_ms: int) -> JobView:
         """Current state of the job."""
         return JobView(
             job=self._job,
-            name=self._name,
-            epoch=self._epoch,
-            status=self._status,
-            timestamps_ms={s: t + self._wall_offset_ms for s, t in self._status_ms.items()},
+            name=self._program.name,
+            epoch=self._graph.epoch,
+            status=self._life.status,
+            timestamps_ms=self._life.timestamps_ms,
             restarts=self._judge.restarts,
             restored=self._restored,
-            vertices=self._graph.view(self._wall_offset_ms),
+            vertices=self._graph.view(self._life.wall_ms(0)),
             edges=self._graph.topology.edges,
             failures=self._failures.view(),
             slots=self._slots.view(now_ms, self._named),
@@ -617,7 +597,7 @@ class JobMaster:
     def _stopping(self, now_ms: int) -> StopView | None:
         """Reason why a stop with savepoint waits; None if there is no such stop."""
         since_ms, saved = self._stopper.since_ms, self._stopper.saved
-        if since_ms is None or self._over:
+        if since_ms is None or self._life.over:
             return None
         waits = tuple(
             self._slots.waits(execution, self._named(execution.id), now_ms)

@@ -7,7 +7,7 @@ import errno
 import sys
 from typing import Final
 
-from tidegate.errors import TooManyOpenFiles
+from tidegate.errors import TidegateError, TooManyOpenFiles, UserCodeFailed
 
 OPEN_FILES_MAX: Final = 65_536
 """More are not asked for: programs that functions start may go through all that they could have."""
@@ -47,3 +47,18 @@ def shortage(error: BaseException) -> TooManyOpenFiles | None:
             return told
         cause = cause.__cause__ or cause.__context__
     return cause
+
+
+def as_ours(
+    error: Exception, otherwise: type[TidegateError] = UserCodeFailed, *, where: str = ""
+) -> TidegateError:
+    """The error itself if it is one of ours, else one of ours that names it.
+
+    otherwise: what it becomes unless it is a shortage. where: the place, unless it says one itself.
+    """
+    if isinstance(error, TidegateError):
+        ours = error
+    else:
+        ours = shortage(error) or otherwise(f"{type(error).__name__}: {error}")
+    ours.where = ours.where or where
+    return ours

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
 from tidegate.metrics import MetricRegistry
+from tidegate.model.descriptors import as_ours
 from tidegate.slot.loop.threads import DaemonThreads
 from tidegate.slot.subtask.context import SlotOperatorContext
 from tidegate.slot.subtask.deployment import Deployment
@@ -91,7 +92,8 @@ class DryOpening:
             try:
                 asyncio.run(self._declare(operator, info, vertex, states))
             except Exception as error:
-                failures.append(_as_ours(error, info))
+                where = f"operator '{info.name}', in its open"
+                failures.append(as_ours(error, where=where))
 
         if not ended_within(self._limit_s, f"check {info.name}", run):
             failures.append(
@@ -173,10 +175,3 @@ class _Nowhere:
 
     def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
         pass
-
-
-def _as_ours(error: Exception, info: OperatorInfo) -> TidegateError:
-    if isinstance(error, TidegateError):
-        return error
-    where = f"operator '{info.name}', in its open"
-    return UserCodeFailed(f"{type(error).__name__}: {error}", where=where)

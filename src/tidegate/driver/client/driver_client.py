@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tidegate.api.job.client import CheckpointDone, JobExecutionResult, JobSummary
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.client.savepoints import Savepoint
-    from tidegate.driver.driver import Driver
+    from tidegate.driver.running import RunningJob
+    from tidegate.jobmaster.events import JobEvent
     from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus
     from tidegate.model.ids import Epoch, JobId
@@ -47,10 +48,21 @@ JOIN_TIMEOUT_S = 10.0
 
 
 class DriverClient:
-    """The `JobClient` of a driver."""
+    """The `JobClient` of a driver. accepted: the job, once it is. ended: how it has ended, then.
 
-    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
-        self._driver = driver
+    loop: the driver's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        accepted: Future[RunningJob],
+        ended: Future[JobExecutionResult],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._name = name
+        self._accepted = accepted
+        self._ended = ended
         self._loop = loop
         self._thread: threading.Thread | None = None
         self._result: Future[JobExecutionResult] = Future()
@@ -60,8 +72,12 @@ class DriverClient:
         self._url: str | None = None
 
     def __repr__(self) -> str:
-        state = "has ended" if self._driver.result.done() else "has not ended"
-        return f"<JobClient of job '{self._driver.name}', which {state}>"
+        state = "has ended" if self._ended.done() else "has not ended"
+        return f"<JobClient of job '{self._name}', which {state}>"
+
+    @property
+    def _job(self) -> RunningJob:
+        return self._accepted.result(timeout=0)
 
     def belongs_to(self, thread: threading.Thread) -> None:
         """The thread that runs the driver."""
@@ -74,30 +90,31 @@ class DriverClient:
     @property
     def summary(self) -> JobSummary | None:
         """Summary of the job, once it has ended; None if it never ran, or nobody reads output."""
-        error = self._driver.result.exception() if self._driver.result.done() else None
+        error = self._ended.exception() if self._ended.done() else None
         unread = isinstance(error, JobCanceled) and error.output_closed
-        return None if unread else self._driver.summary
+        started = self._accepted.done() and self._accepted.exception() is None
+        return self._job.summary if started and not unread else None
 
     def conclude(self, failure: BaseException | None) -> None:
         """The driver's loop has ended and nothing of it is left: give the result out.
 
         failure: what ended the loop, where that was not the job's end.
         """
-        if failure is not None or not self._driver.result.done():
+        if failure is not None or not self._ended.done():
             lost = UserCodeFailed(f"the driver's loop ended: {failure!r}")
             lost.__cause__ = failure
             self._result.set_exception(lost)
             return
-        error = self._driver.result.exception()
+        error = self._ended.exception()
         if error is not None:
             self._result.set_exception(error)
         else:
-            self._result.set_result(self._driver.result.result())
+            self._result.set_result(self._ended.result())
 
     def wait_accepted(self, timeout_s: float) -> None:
         """Wait until the job is led. Raises what stands in its way, in the caller's thread."""
         try:
-            self._driver.accepted.result(timeout_s)
+            self._accepted.result(timeout_s)
         except TimeoutError as error:
             self.cancel()
             raise StorageFailed(
@@ -113,25 +130,36 @@ class DriverClient:
             self._thread.join(JOIN_TIMEOUT_S)
 
     def get_job_id(self) -> JobId:
-        return self._driver.job
+        return self._job.id
 
     @property
     def epoch(self) -> Epoch:
         """Number of this run of the job; known once the job is accepted."""
-        return self._driver.epoch
+        return self._job.epoch
 
     def get_web_interface_url(self) -> str | None:
         """Where its REST interface is; None if it has none."""
         return self._url
 
     def get_job_status(self) -> Future[JobStatus]:
-        return self._ask(lambda: self._driver.view().status)
+        return self._ask(lambda: self._job.view().status)
 
     def cancel(self) -> Future[None]:
-        return self._end(lambda: self._driver.post(CancelRequested()))
+        return self._end(lambda: self._post(CancelRequested()))
 
     def suspend(self, reason: str = "somebody asked for it") -> Future[None]:
-        return self._end(lambda: self._driver.spawn(suspend(self._driver, reason)))
+
+        def ask() -> None:
+            job = self._job
+            job.inbox.spawn(suspend(job.inbox, job.answers, job.settings, reason))
+
+        return self._end(ask)
+
+    def _post(self, event: JobEvent) -> None:
+        """Has something happen to the job; if it does not run yet, as soon as it does."""
+        self._accepted.add_done_callback(
+            lambda accepted: accepted.exception() or accepted.result().inbox.post(event)
+        )
 
     def _end(self, ask: Callable[[], None]) -> Future[None]:
         done: Future[None] = Future()
@@ -160,8 +188,8 @@ class DriverClient:
         done: Future[CheckpointDone] = Future()
 
         def ask() -> None:
-            request = self._driver.expect_checkpoint(done)
-            self._driver.post(CheckpointRequested(request, kind))
+            request = self._job.answers.expect(done)
+            self._job.inbox.post(CheckpointRequested(request, kind))
 
         return self._request(done, ask, "the job has ended: no checkpoint can be taken")
 
@@ -206,14 +234,14 @@ class DriverClient:
         *,
         cancels: bool = False,
     ) -> Savepoint:
-        default = self._driver.settings.checkpoints.savepoint_directory
+        default = self._job.settings.checkpoints.savepoint_directory
         return savepoint_asked(kind, directory, format, default=default, cancels=cancels)
 
     def _ask_for_savepoint(self, asked: Savepoint) -> Future[CheckpointDone]:
         done: Future[CheckpointDone] = Future()
 
         def ask() -> None:
-            self._driver.post(asked.request(self._driver.expect_checkpoint(done)))
+            self._job.inbox.post(asked.request(self._job.answers.expect(done)))
 
         return self._request(done, ask, "the job has ended: no savepoint can be taken")
 
@@ -234,8 +262,8 @@ class DriverClient:
             return done
 
         def ask() -> None:
-            request = self._driver.expect_rescale(done)
-            self._driver.post(RescaleRequested(request, wanted))
+            request = self._job.answers.expect(done)
+            self._job.inbox.post(RescaleRequested(request, wanted))
 
         return self._request(done, ask, "the job has ended: it cannot be rescaled")
 
@@ -243,7 +271,7 @@ class DriverClient:
         """Sends a request to the driver's loop that an event will answer."""
 
         def ask_if_alive() -> None:
-            if self._driver.result.done():
+            if self._ended.done():
                 done.set_exception(JobFailed(too_late))
             else:
                 ask()
@@ -255,7 +283,7 @@ class DriverClient:
         return done
 
     def view(self) -> JobView:
-        return self._answered(self._ask(self._driver.view), "what the job is doing")
+        return self._answered(self._ask(self._job.view), "what the job is doing")
 
     def _answered(self, asked: Future[T], what: str) -> T:
         try:
@@ -274,7 +302,7 @@ class DriverClient:
         return self._buffer(name).chunks()
 
     def _buffer(self, name: str) -> ResultBuffer:
-        asked = self._ask(lambda: self._driver.results(name))
+        asked = self._ask(lambda: self._job.results(name))
         buffer = self._answered(asked, f"where the records of '{name}' are")
 
         def ended(result: Future[JobExecutionResult]) -> None:

@@ -12,23 +12,25 @@ from tidegate.model.elements import SnapshotKind
 
 if TYPE_CHECKING:
     from tidegate.api.job.client import CheckpointDone
-    from tidegate.driver.driver import Driver
+    from tidegate.driver.answers import Answers
+    from tidegate.driver.inbox import Inbox
+    from tidegate.model.settings import JobSettings
 
 
-async def suspend(driver: Driver, reason: str) -> None:
+async def suspend(inbox: Inbox, answers: Answers, settings: JobSettings, reason: str) -> None:
     """Have a last checkpoint taken, within the limit of the settings, then end the job.
 
     A job without checkpoints has nothing to go on from, and is cancelled.
     """
-    if not driver.settings.checkpoints.periodic:
-        driver.post(CancelRequested(reason))
+    if not settings.checkpoints.periodic:
+        inbox.post(CancelRequested(reason))
         return
     done: Future[CheckpointDone] = Future()
     # Behind a periodic one that waits for a long call it would wait for the next call as well.
-    number = driver.expect_checkpoint(done)
-    driver.post(CheckpointRequested(number, SnapshotKind.CHECKPOINT, urgent=True))
+    number = answers.expect(done)
+    inbox.post(CheckpointRequested(number, SnapshotKind.CHECKPOINT, urgent=True))
     # One that fails, or takes too long, is no reason to stay: the one before is there.
     last = asyncio.wrap_future(done)
     last.add_done_callback(lambda done: done.cancelled() or done.exception())
-    await asyncio.wait([last], timeout=driver.settings.last_checkpoint_ms / 1000)
-    driver.post(SuspendRequested(reason))
+    await asyncio.wait([last], timeout=settings.last_checkpoint_ms / 1000)
+    inbox.post(SuspendRequested(reason))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.checkpoint.completed import CompletedCheckpoint
-    from tidegate.driver.driver import DriverWorld
+    from tidegate.driver.world import DriverWorld
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.leadership import Leadership
     from tidegate.model.ids import OperatorId

@@ -6,6 +6,8 @@ hear which of their subtasks were reset.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate.api.results import ResultBuffer
@@ -15,18 +17,18 @@ from tidegate.checkpoint.coordinator.events import (
     CoordinatorSnapshotTaken,
     OperatorEventSent,
 )
-from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.errors import CheckpointAborted
 from tidegate.jobmaster.events import CoordinatorFailed
-from tidegate.model.descriptors import shortage
-from tidegate.model.failure_reason import FailureReason
+from tidegate.model.descriptors import as_ours
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping
 
     from tidegate.api.coordinator import OperatorCoordinator
+    from tidegate.driver.inbox import Inbox
+    from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.jobmaster.events import JobEvent
+    from tidegate.ha.filesystem import RunBlocking
     from tidegate.model.control import ToCoordinator
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
@@ -35,29 +37,21 @@ T = TypeVar("T")
 
 
 class CoordinatorHosts:
-    """All coordinators.
-
-    post: puts an event into the driver's inbox, in order. staged: where what an operator's source
-    reads was written.
-    """
+    """All coordinators. staged: where what an operator's source reads was written."""
 
     def __init__(
         self,
         graph: JobGraph,
-        post: Callable[[JobEvent], None],
-        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
-        spawn: Callable[[Coroutine[object, object, None]], None],
-        loop: asyncio.AbstractEventLoop,
+        inbox: Inbox,
+        run_blocking: RunBlocking,
         staged: Mapping[OperatorId, str],
     ) -> None:
+        self.graph = graph
+        self.inbox = inbox
+        self.run_blocking = run_blocking
         self.staged = staged
-        self._graph = graph
-        self._post = post
-        self._run_blocking = run_blocking
-        self._spawn = spawn
-        self._loop = loop
+        self.shared: dict[str, object] = {}
         self._hosts: dict[OperatorId, _Host] = {}
-        self._shared: dict[str, object] = {}
         self._results: dict[str, ResultBuffer] = {}
         self._over = False
         self._error: TidegateError | None = None
@@ -68,11 +62,10 @@ class CoordinatorHosts:
         states: Mapping[OperatorId, bytes | None],
         executions: Mapping[OperatorId, tuple[ExecutionId, ...]],
     ) -> None:
-        """Make and start every coordinator."""
+        """Makes and starts every coordinator."""
         self.close()
         for operator in states:
-            host = _Host(self, operator, executions[operator])
-            self._hosts[operator] = host
+            host = self._hosts[operator] = _Host(self, operator, executions[operator])
             host.begin(checkpoint, states[operator])
 
     def reset(
@@ -101,17 +94,17 @@ class CoordinatorHosts:
             host.call(lambda: host.coordinator.on_event(index, message.event))
 
     def snapshot(self, operator: OperatorId, checkpoint: CheckpointId) -> None:
-        """Ask a coordinator for its state; the answer goes to the inbox."""
+        """Asks a coordinator for its state; the answer goes to the inbox."""
         host = self._hosts.get(operator)
         try:
             if host is None:
-                raise FailureReason.JOB_FAILOVER_REGION.aborted("its coordinator is closed")
+                raise CheckpointAborted("JOB_FAILOVER_REGION", "its coordinator is closed")
             data = host.coordinator.snapshot(checkpoint)
         except Exception as error:
             failure = self.as_ours(error, operator)
-            self._post(CoordinatorSnapshotFailed(checkpoint, operator, failure))
+            self.inbox.post(CoordinatorSnapshotFailed(checkpoint, operator, failure))
         else:
-            self._post(CoordinatorSnapshotTaken(checkpoint, operator, data))
+            self.inbox.post(CoordinatorSnapshotTaken(checkpoint, operator, data))
 
     def complete(self, operator: OperatorId, checkpoint: CheckpointId) -> None:
         host = self._hosts.get(operator)
@@ -124,13 +117,14 @@ class CoordinatorHosts:
             host.call(lambda: host.coordinator.on_aborted(checkpoint))
 
     def close(self) -> None:
-        """Close all; what they still do counts for nothing."""
+        """Closes all; what they still do counts for nothing."""
         hosts, self._hosts = self._hosts, {}
-        self._shared.clear()
+        self.shared.clear()
+        # All at once: what one of them does as it is closed is no news from another.
+        for host in hosts.values():
+            host.closed = True
         for host in hosts.values():
             host.close()
-
-    # --- results ---
 
     def results(self, name: str) -> ResultBuffer:
         """The buffer of a collect sink; made here where nobody has asked for it before."""
@@ -147,78 +141,27 @@ class CoordinatorHosts:
         for buffer in self._results.values():
             buffer.end(error)
 
-    # --- for the hosts ---
-
     def as_ours(self, error: Exception, operator: OperatorId) -> TidegateError:
         """An error with the operator's name."""
-        where = f"the coordinator of operator '{self._graph.operator(operator).name}'"
-        if isinstance(error, TidegateError):
-            error.where = error.where or where
-            return error
-        if (short := shortage(error)) is not None:
-            short.where = where
-            return short
-        return UserCodeFailed(f"{type(error).__name__}: {error}", where=where)
-
-    def failed(self, host: _Host, error: Exception) -> None:
-        """A coordinator has failed."""
-        if self.is_live(host):
-            self._post(CoordinatorFailed(host.operator, self.as_ours(error, host.operator)))
-
-    def report_backlog(self, host: _Host, backlog: bool) -> None:
-        """A source has begun to catch up, or ended to."""
-        self._post(BacklogReported(host.operator, backlog))
-
-    def is_live(self, host: _Host) -> bool:
-        """True if the host belongs to the present deployment."""
-        return self._hosts.get(host.operator) is host
-
-    def make(self, host: _Host) -> OperatorCoordinator:
-        """The coordinator of an operator."""
-        return self._graph.coordinated(host.operator).coordinator(host)
-
-    def send(self, host: _Host, subtask: int, event: OperatorEvent) -> None:
-        if self.is_live(host):
-            self._post(OperatorEventSent(host.executions[subtask], host.operator, event))
-
-    def block(
-        self, host: _Host, call: Callable[[], object], then: Callable[[object], None]
-    ) -> None:
-        """Run a call on the pool for a host."""
-
-        async def run() -> None:
-            try:
-                result = await self._run_blocking(call)
-            except Exception as error:
-                self.failed(host, error)
-            else:
-                host.call(lambda: then(result))
-
-        self._spawn(run())
-
-    def shared(self, name: str, make: Callable[[], T]) -> T:
-        """Object that coordinators share under a name."""
-        if name not in self._shared:
-            self._shared[name] = make()
-        return cast("T", self._shared[name])
-
-    def later(self, host: _Host, delay_ms: int, call: Callable[[], None]) -> None:
-        """Make a call for a host after a delay."""
-        self._loop.call_later(delay_ms / 1000, lambda: host.call(call))
+        name = self.graph.operator(operator).name
+        return as_ours(error, where=f"the coordinator of operator '{name}'")
 
 
 class _Host:
+    """One coordinator's `CoordinatorContext`; once it is closed, it is deaf and mute."""
+
     def __init__(
         self,
         hosts: CoordinatorHosts,
         operator: OperatorId,
         executions: tuple[ExecutionId, ...],
     ) -> None:
-        self._hosts = hosts
-        self.operator = operator
         self.executions = executions
+        self._hosts = hosts
+        self._operator = operator
         self._coordinator: OperatorCoordinator | None = None
         self._backlog = False
+        self.closed = False
 
     @property
     def coordinator(self) -> OperatorCoordinator:
@@ -227,7 +170,7 @@ class _Host:
 
     def begin(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
         def begin() -> None:
-            self._coordinator = self._hosts.make(self)
+            self._coordinator = self._hosts.graph.coordinated(self._operator).coordinator(self)
             self._coordinator.start(checkpoint, data)
 
         self.call(begin)
@@ -243,20 +186,19 @@ class _Host:
         self.call(lambda: self.coordinator.subtask_ready(subtask))
 
     def call(self, call: Callable[[], None]) -> None:
-        """Call the coordinator; what it raises fails the job."""
-        if self._hosts.is_live(self):
+        """Calls the coordinator; what it raises fails the job."""
+        if not self.closed:
             try:
                 call()
             except Exception as error:
-                self._hosts.failed(self, error)
+                self.fail(error)
 
     def close(self) -> None:
         self.report_backlog(False)  # the next one begins without
         if self._coordinator is not None:
-            try:
+            # A failure of what is closed is nobody's: the job goes on with another, or is over.
+            with contextlib.suppress(Exception):
                 self._coordinator.close()
-            except Exception as error:
-                self._hosts.failed(self, error)
 
     # --- CoordinatorContext ---
 
@@ -266,27 +208,43 @@ class _Host:
 
     @property
     def staged(self) -> str | None:
-        return self._hosts.staged.get(self.operator)
+        return self._hosts.staged.get(self._operator)
 
     def send(self, subtask: int, event: OperatorEvent) -> None:
-        self._hosts.send(self, subtask, event)
+        if not self.closed:
+            execution = self.executions[subtask]
+            self._hosts.inbox.post(OperatorEventSent(execution, self._operator, event))
 
     def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        self._hosts.block(self, call, then)
+        async def run() -> None:
+            try:
+                result = await self._hosts.run_blocking(call)
+            except Exception as error:
+                self.fail(error)
+            else:
+                self.call(lambda: then(result))
+
+        self._hosts.inbox.spawn(run())
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        self._hosts.later(self, delay_ms, call)
+        loop = asyncio.get_running_loop()
+        loop.call_later(delay_ms / 1000, lambda: self.call(call))
 
     def report_backlog(self, backlog: bool) -> None:
         if backlog != self._backlog:
             self._backlog = backlog
-            self._hosts.report_backlog(self, backlog)
+            self._hosts.inbox.post(BacklogReported(self._operator, backlog))
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
-        return self._hosts.shared(name, make)
+        shared = self._hosts.shared
+        if name not in shared:
+            shared[name] = make()
+        return cast("T", shared[name])
 
-    def fail(self, error: TidegateError) -> None:
-        self._hosts.failed(self, error)
+    def fail(self, error: Exception) -> None:
+        if not self.closed:
+            ours = self._hosts.as_ours(error, self._operator)
+            self._hosts.inbox.post(CoordinatorFailed(self._operator, ours))
 
     def results(self, name: str) -> ResultBuffer:
         return self._hosts.results(name)

@@ -15,10 +15,8 @@ Source: checkpoint coordination §18.1; Flink, RestartPipelinedRegionFailoverStr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.jobmaster.slots import SlotWait
 from tidegate.model.settings import FailoverStrategy
 
 if TYPE_CHECKING:
@@ -61,23 +59,6 @@ class Regions:
         """All that has to be restored when these have failed, in the order of the topology."""
         failed = {member for subtask in subtasks for member in self._of[subtask]}
         return tuple(subtask for subtask in self.all if subtask in failed)
-
-
-@dataclass(slots=True)
-class Redeployment:
-    """Subtasks that are to be deployed, and what stands in the way.
-
-    subtasks: whole regions, in the order of the topology. due_ms: not before then; None for the
-    first deployment. waited: it is due. slots: the wait for them. hooks_asked, hooks_ready: how
-    far the master hooks are.
-    """
-
-    subtasks: tuple[SubtaskId, ...]
-    due_ms: int | None = None
-    waited: bool = False
-    slots: SlotWait = field(default_factory=SlotWait)
-    hooks_asked: bool = False
-    hooks_ready: bool = False
 
 
 class _Joined:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import pickle
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.driver.read_back import ReadBacks
+from tidegate.driver.slots.read_back import ReadBacks
 from tidegate.errors import SlotLost
-from tidegate.jobmaster.events import SlotLeft, SlotRequestFailed
+from tidegate.jobmaster.events import CancelRequested, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
     Cancel,
     HasRead,
@@ -16,6 +18,7 @@ from tidegate.model.control import (
     Pulse,
     PulseHeard,
     Refused,
+    Release,
     SlotLeaving,
     ToCoordinator,
     ToDriver,
@@ -23,33 +26,36 @@ from tidegate.model.control import (
 from tidegate.model.versions import COMPARED, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     import structlog
 
+    from tidegate.driver.provider import SlotProvider
     from tidegate.errors import PeerLost, TidegateError
     from tidegate.jobmaster.events import JobEvent
-    from tidegate.model.control import LongCall, ToSlot
+    from tidegate.model.control import LongCall, SlotInvitation, ToSlot
     from tidegate.model.ids import SlotId
-    from tidegate.transport.wire import Wire
+    from tidegate.transport.wire import Network, Wire
 
 
 _HEARD: Final = pickle.dumps(PulseHeard(), protocol=5)
 
 
 class SlotLinks:
-    """All slots that have offered themselves.
+    """Slots that have offered themselves, and whoever brings more to life.
 
     to_coordinator: gets the operators' events. show: gets what functions have printed.
     """
 
     def __init__(
         self,
+        provider: SlotProvider,
         post: Callable[[JobEvent], None],
         to_coordinator: Callable[[ToCoordinator], None],
         show: Callable[[Printed], None],
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
+        self._provider = provider
         self._post = post
         self._to_coordinator = to_coordinator
         self._show = show
@@ -64,6 +70,26 @@ class SlotLinks:
         self._versions = versions()
         self.read_backs: Final = ReadBacks(self.send)
 
+    @contextlib.asynccontextmanager
+    async def open(
+        self, network: Network, invitation: Callable[[str], SlotInvitation]
+    ) -> AsyncGenerator[None]:
+        """Slots can dial while this lasts; after it none is left. invitation: to an address."""
+        loop = asyncio.get_running_loop()
+        async with contextlib.AsyncExitStack() as leaving:
+            listener = await network.listen(self.accept)
+            leaving.push_async_callback(self._provider.close)
+            leaving.callback(self.close)
+            leaving.push_async_callback(listener.close)
+            self._provider.start(
+                invitation(listener.address),
+                lambda request, error, final: _from_thread(
+                    loop, lambda: self._request_failed(request, error, final)
+                ),
+                lambda who: _from_thread(loop, lambda: self._post(CancelRequested(who))),
+            )
+            yield
+
     def accept(self, wire: Wire) -> _SlotHandler:
         if self._closed:
             wire.close()
@@ -71,9 +97,20 @@ class SlotLinks:
             self._open.add(wire)
         return _SlotHandler(self, wire)
 
-    def has_offered(self, request: str) -> bool:
-        """True if the slot of that request has ever offered itself."""
-        return request in self._offered
+    @property
+    def hint(self) -> str:
+        """What may be the matter where slots do not come."""
+        return self._provider.hint
+
+    def request(self, count: int) -> None:
+        """Ask for more slots."""
+        self._provider.request(count)
+
+    def release(self, reason: str) -> None:
+        """Let all slots go, those that have not come yet included."""
+        for slot in list(self._wires):
+            self.send(slot, Release(reason))
+        self._provider.release()
 
     def send(self, slot: SlotId, message: ToSlot) -> None:
         wire = self._wires.get(slot)
@@ -83,11 +120,6 @@ class SlotLinks:
             # The slot itself may be in a call of a user's function that does not return.
             if isinstance(message, Cancel):
                 self._tell_guard(slot, frame)
-
-    def send_all(self, message: ToSlot) -> None:
-        """Bring a message to every slot."""
-        for slot in list(self._wires):
-            self.send(slot, message)
 
     def drop(self, slot: SlotId) -> None:
         """End the link to a slot; the machine knows already."""
@@ -104,6 +136,11 @@ class SlotLinks:
         self._wires.clear()
         for wire in list(self._open):
             wire.close()
+
+    def _request_failed(self, request: str, error: TidegateError, final: bool) -> None:
+        """A slot's process has ended; news only where the slot had not offered itself."""
+        if request not in self._offered:
+            self._post(SlotRequestFailed(error, final))
 
     # --- for the handlers ---
 
@@ -211,3 +248,11 @@ def _mismatch(offer: Offer, ours: Mapping[str, str]) -> SlotLost | None:
         remedy="Give the executors the driver's Python and packages, for instance by "
         "spark.archives and PYSPARK_PYTHON.",
     )
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Calls a function on the loop; does nothing once the loop has ended."""
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        return

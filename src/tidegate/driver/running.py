@@ -1,0 +1,218 @@
+"""The middle phase of a job: it runs. Its machine and all that performs what it commands are here.
+
+Everything is made at once, from what the start has read, so that nothing is missing later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.completed import CompletedCheckpoints
+from tidegate.checkpoint.coordinator.absent import NoCheckpoints
+from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.config.program_logs import logs_of_program
+from tidegate.config.warnings import Warnings
+from tidegate.driver.answers import Answers
+from tidegate.driver.ending import Ending
+from tidegate.driver.inbox import Inbox
+from tidegate.driver.perform import Performer
+from tidegate.driver.slots.links import SlotLinks
+from tidegate.driver.starting.staging import Staging
+from tidegate.driver.telling.event_time import watch_event_time
+from tidegate.driver.telling.former import tell_of_former
+from tidegate.driver.telling.remarks import Remarks, watch_remarks
+from tidegate.driver.telling.stops import watch_stops
+from tidegate.driver.telling.summary import summary_of
+from tidegate.driver.telling.traces import Tracing, trace_reporters
+from tidegate.driver.user_code.hosts import CoordinatorHosts
+from tidegate.errors import SlotsMissing, TidegateError
+from tidegate.jobmaster.events import JobStarted, StartFailed, SuspendRequested
+from tidegate.jobmaster.machine import JobMaster
+from tidegate.model.control import SlotInvitation
+from tidegate.model.versions import versions
+from tidegate.pyflink.imports import is_installed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from tidegate.api.job.client import JobSummary
+    from tidegate.api.results import ResultBuffer
+    from tidegate.driver.provider import SlotProvider
+    from tidegate.driver.start import Start
+    from tidegate.driver.world import DriverWorld
+    from tidegate.jobmaster.commands import JobCommand
+    from tidegate.jobmaster.view import JobView
+    from tidegate.model.ids import Epoch, JobId
+    from tidegate.model.settings import JobSettings
+
+
+class RunningJob:
+    """One run of a job that is led and fitted. Raises ConfigError if sources cannot be staged."""
+
+    def __init__(self, world: DriverWorld, provider: SlotProvider, start: Start) -> None:
+        graph, settings = start.graph, start.graph.settings
+        leadership, files = start.leadership, start.files
+        blocking, log = world.run_blocking, world.log
+        kept = CompletedCheckpoints(settings.checkpoints.retained_max, start.completed)
+        self.start = start
+        self.answers = Answers()
+        self.inbox = Inbox(_job_master(world, start, kept), world.clock, self._perform, log)
+        self._staging = Staging(graph, world, leadership)
+        self.hosts = CoordinatorHosts(graph, self.inbox, blocking, self._staging.places)
+        self._slots = SlotLinks(provider, self.inbox.post, self.hosts.event, world.show, log)
+        parts = (files, self.inbox, self._slots, self.hosts, self.answers)
+        self._performer = Performer(graph, world, leadership, *parts)
+        self._ending = Ending(leadership, files, kept, self._staging, settings.checkpoints, log)
+        self._tracing = Tracing(trace_reporters(settings), blocking, self.inbox.spawn, log)
+        self._warnings = Warnings(log, settings.silenced)
+        self._remarks = Remarks(self._warnings)
+        self._world = world
+        self.summary: JobSummary | None = None
+        self._last_view: JobView | None = None
+
+    def _perform(self, commands: Sequence[JobCommand]) -> None:
+        for command in commands:
+            try:
+                self._performer.perform(command)
+            except Exception as error:
+                self.inbox.hindered(error)
+        self._tracing.follow(commands, self.view)
+
+    # --- its life ---
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Slots can come while this lasts; at its end nothing of the run is left."""
+        async with contextlib.AsyncExitStack() as leaving:
+            leaving.push_async_callback(self.inbox.close)
+            leaving.push_async_callback(self._performer.close)
+            opened = self._slots.open(self._world.network, self._invitation)
+            await leaving.enter_async_context(opened)
+            yield
+
+    def _invitation(self, address: str) -> SlotInvitation:
+        return SlotInvitation(
+            driver=address,
+            secret=self._world.secret,
+            settings=self.settings.slot,
+            pyflink=is_installed(),
+            logs=logs_of_program(),
+            argv=tuple(sys.argv),
+        )
+
+    def begin(self) -> None:
+        """Has the machine begin, once there is what the sources read."""
+        start, inbox, world = self.start, self.inbox, self._world
+        former, leadership = start.leadership.previous, start.leadership
+        if former is not None and former.job != leadership.job:
+            before = world.storage(start.graph, former.job)
+            inbox.spawn(tell_of_former(former, before, world.run_blocking, world.log))
+        elif former is not None and not start.damaged:
+            # What is damaged may be mended while the job runs, so that all is left as it is.
+            inbox.spawn(start.files.sweep(leadership.epoch, former.next_id, start.completed))
+        inbox.watch(self._watch_leadership())
+        inbox.watch(self._watch_records())
+        inbox.watch(watch_event_time(self.view, world.clock, self._warnings))
+        inbox.watch(watch_remarks(self.view, self._remarks))
+        inbox.watch(watch_stops(self.view, world.log))
+        if start.graph.staged:
+            inbox.spawn(self._begin_staged())
+        else:
+            inbox.post(JobStarted(world.clock.wall_ms()))
+
+    async def _begin_staged(self) -> None:
+        try:
+            await self._staging.write(self.start.completed, self.start.graph.topology)
+        except TidegateError as error:
+            self.inbox.post(StartFailed(error))
+        else:
+            self.inbox.post(JobStarted(self._world.clock.wall_ms()))
+
+    async def _watch_leadership(self) -> None:
+        await self.start.leadership.lost()
+        self.inbox.post(SuspendRequested("another driver leads it now"))
+
+    async def _watch_records(self) -> None:
+        await self.start.leadership.deleted()
+        self._world.log.warning(
+            "records of the job were deleted while it runs, and perhaps its checkpoints too; the "
+            "job continues, and checkpoints completed from now on count. Do not touch its folder",
+            where=self.settings.checkpoints.directory,
+        )
+
+    async def conclude(self) -> TidegateError | None:
+        """Waits for the end; the result is what the job has ended with.
+
+        Raises the fault of our own that has ended it, if that was one.
+        """
+        await self.inbox.over.wait()
+        failures = self.view().failures
+        lacks_slots = bool(failures) and failures[0].kind == SlotsMissing.__name__
+        await self._ending.conclude(self.inbox, self._slots.hint if lacks_slots else "")
+        assert self.inbox.ended is not None, "a job that is concluded has ended"
+        return self.inbox.ended.error
+
+    def is_over_already(self) -> None:
+        """The job has ended before this driver led it, and is not run again."""
+        self._last_view = replace(self.view(), status=self.start.leadership.status)
+        self.inbox.stop()
+
+    async def conclude_again(self) -> TidegateError | None:
+        """An earlier driver died over the job's end; the result is what that had ended with."""
+        return (await self._ending.conclude_again()).error
+
+    def close(self, error: TidegateError | None, runtime_ms: int) -> None:
+        """Nothing is done any more: sums up what has run, and tells all who still wait."""
+        if self._last_view is None:
+            view = self._last_view = self.view()
+            self.summary = summary_of(view, runtime_ms)
+            self._remarks.tell(view)
+            if skipped := view.counts.skipped:
+                self._world.log.warning("rows that could not be read were skipped", rows=skipped)
+        self.hosts.end_results(error)
+        self.answers.end(error)
+
+    # --- what others may see ---
+
+    @property
+    def id(self) -> JobId:
+        return self.start.leadership.job
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.start.leadership.epoch
+
+    @property
+    def settings(self) -> JobSettings:
+        return self.start.graph.settings
+
+    def view(self) -> JobView:
+        """What the job is doing, or did last."""
+        return self._last_view or self.inbox.machine.view(self._world.clock.monotonic_ms())
+
+    def results(self, name: str) -> ResultBuffer:
+        """The buffer of a collect sink."""
+        return self.hosts.results(name)
+
+
+def _job_master(world: DriverWorld, start: Start, checkpoints: CompletedCheckpoints) -> JobMaster:
+    graph, job = start.graph, start.leadership.job
+    settings = graph.settings
+    registry = SharedStateRegistry()
+    if settings.slot.final_only:
+        coordinator = NoCheckpoints(job, settings.checkpoints, checkpoints, registry)
+    else:
+        coordinator = CheckpointCoordinator(
+            job,
+            settings.checkpoints,
+            graph.topology,
+            checkpoints,
+            registry,
+            world.chance,
+            facts={"job_name": graph.name, "versions": versions()},
+        )
+    return JobMaster(graph, job, start.leadership.epoch, coordinator, world.chance)

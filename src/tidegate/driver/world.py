@@ -1,0 +1,40 @@
+"""What a driver takes from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import structlog
+
+    from tidegate.clock import Clock
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.ha.chain import HaStore
+    from tidegate.ha.filesystem import RunBlocking
+    from tidegate.model.chance import Chance
+    from tidegate.model.control import Printed
+    from tidegate.model.ids import JobId
+    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.transport.wire import Network
+
+
+@dataclass(frozen=True, slots=True)
+class DriverWorld:
+    """The doors of a driver, so that a simulation can own every source of surprise.
+
+    chain: opens the record chain of the job. storage: opens the job's checkpoint storage.
+    secret: what slots prove themselves with. show: prints what functions have printed in a slot.
+    """
+
+    network: Network
+    clock: Clock
+    chance: Chance
+    run_blocking: RunBlocking
+    chain: Callable[[JobGraph], Awaitable[HaStore]]
+    storage: Callable[[JobGraph, JobId], CheckpointStorage]
+    log: structlog.typing.FilteringBoundLogger
+    secret: bytes
+    show: Callable[[Printed], None]
