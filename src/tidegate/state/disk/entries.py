@@ -102,9 +102,7 @@ class EntryTable:
         self._paired = paired
         self.prefetch = table.prefetch
         self.scan = table.scan
-        self.read = self._reader()
-        self.peek = self._peeker()
-        self.write = self._writer()
+        self.read, self.peek, self.write = self._accessors()
 
     def is_shared(self) -> bool:
         cell = self.cell
@@ -191,17 +189,14 @@ class EntryTable:
         cache.young[key] = value
         return value
 
-    def _reader(self) -> Callable[[], object]:
-        cell, dirty, load = self.cell, self._dirty, self._load
+    def _accessors(
+        self,
+    ) -> tuple[Callable[[], object], Callable[[], object], Callable[[object], None]]:
+        cell, dirty, layers, load = self.cell, self._dirty, self._layers, self._load
 
         def read() -> object:
             value = dirty[cell.group].get(cell.key, UNKNOWN)
             return load(cell.key, cell.group) if value is UNKNOWN else value
-
-        return read
-
-    def _peeker(self) -> Callable[[], object]:
-        cell, dirty, layers, load = self.cell, self._dirty, self._layers, self._load
 
         def peek() -> object:
             value = dirty[cell.group].get(cell.key, UNKNOWN)
@@ -213,15 +208,10 @@ class EntryTable:
                     return value
             return load(cell.key, cell.group)
 
-        return peek
-
-    def _writer(self) -> Callable[[object], None]:
-        cell, dirty = self.cell, self._dirty
-
         def write(value: object) -> None:
             dirty[cell.group][cell.key] = value
 
-        return write
+        return read, peek, write
 
 
 def _value_state(
