@@ -21,7 +21,6 @@ CIRCLES = [
 DEPTH_MAX = 5
 DEEPER = {
     "driver": 6,
-    "operators": 6,
     "slot": 13,
     "state": 9,
     "storage": 6,

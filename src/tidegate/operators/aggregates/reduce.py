@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from flinkformat.row import Row
 from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.rows.batches import as_rows
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
+from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import ahead_of, emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, has_life, row_call
 from tidegate.operators.keys import keys_of
-from tidegate.typeinfo.types import RecordTypeInfo, RowTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,35 +82,3 @@ class ReduceOperator(FunctionOperator):
     def _emitter(self, results: list[object]) -> Callable[[object], None]:
         own, append = self._own, results.append
         return append if own is None else lambda result: append(own(result))
-
-
-def typed_reduce(
-    call: Callable[[object, object], object], type_info: TypeInformation | None, operator: str
-) -> Callable[[object, object], object]:
-    """The function, with results of the type that the next call expects."""
-    match type_info:
-        case TupleTypeInfo():
-            is_right: Callable[[object], bool] = partial(_is_a, tuple)
-        case RowTypeInfo(field_names=names):
-            is_right = partial(_is_row, names)
-        case RecordTypeInfo(python_class=type() as kind):
-            is_right = partial(_is_a, kind)
-        case _:
-            return call
-    from tidegate.api.rows.conversion import Conversion
-
-    bring = Conversion(type_info, operator).value
-
-    def reduce(old: object, new: object) -> object:
-        result = call(old, new)
-        return result if is_right(result) else bring(result)
-
-    return reduce
-
-
-def _is_row(names: tuple[str, ...], value: object) -> bool:
-    return isinstance(value, Row) and value.names == names
-
-
-def _is_a(kind: type, value: object) -> bool:
-    return type(value) is kind

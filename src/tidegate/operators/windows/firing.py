@@ -19,7 +19,7 @@ from tidegate.api.windows import CountWindow, GlobalWindow, TimeWindow
 from tidegate.api.windows.assigners import MergingWindowAssigner
 from tidegate.errors import TidegateError, UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
-from tidegate.operators.aggregates.reduce import typed_reduce
+from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
 from tidegate.operators.failures import ReturnedBeside, are_records, user_code_failed
 from tidegate.operators.function import FunctionOperator
