@@ -156,6 +156,20 @@ def test_a_request_whose_id_was_being_taken_gives_way_to_a_stop() -> None:
     assert world.counts() == (2, 1, 0, 1)
 
 
+def test_a_stop_whose_id_was_being_taken_fails_with_the_failover_and_checkpoints_go_on() -> None:
+    world = started(holds=[commands.TakeNextId])
+    world.request(1, SnapshotKind.SUSPEND)
+    world.send(events.FailoverStarted())
+    world.redeploy()
+    given = world.release(commands.TakeNextId)
+    assert reasons(given) == ["JOB_FAILOVER_REGION"]
+    assert not only(given, commands.PrepareLocation)
+    assert only(given, commands.RequestDone)[0].error is not None
+    assert not world.all(TriggerCheckpoint)
+    world.advance(1_000)
+    assert only(world.release(commands.TakeNextId), TriggerCheckpoint)
+
+
 def test_a_declined_savepoint_of_a_stop_restarts_the_job_whatever_is_tolerated() -> None:
     world = started(TOLERANT)
     world.request(5, SnapshotKind.SUSPEND)

@@ -31,6 +31,7 @@ FAILED: dict[int, str] = {
     25415: "the simulator missed the deletion of a file whose writer was killed at once",
     28214: "a job that had started from a snapshot it still kept did not sweep at its end",
     30513: "the simulator took it for a fault that who hears of a decline is heard first",
+    1700130: "a stop survived a failover while its id was being taken, and never ended",
 }
 
 UNHEARD_FAILED: dict[int, str] = {

@@ -93,9 +93,12 @@ class Readiness:
 
     def hindrance(self, request: Request) -> FailureReason | None:
         """The reason why a request fails whose turn has come; None if it may begin."""
-        if self._failing_over and self.refusal(request) is None:
+        reason = self.refusal(request)
+        # After a failover checkpoints are taken again, and none may follow the savepoint of a stop.
+        lost_hold = request.holds and self._held_by is not request
+        if reason is None and (self._failing_over or lost_hold):
             return FailureReason.JOB_FAILOVER_REGION
-        return self.refusal(request)
+        return reason
 
     def plan(self, *, after_tasks_finish: bool) -> CheckpointPlan:
         """The attempts that take part in a checkpoint now. Raises `CheckpointAborted`."""
