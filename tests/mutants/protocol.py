@@ -340,8 +340,8 @@ PROTOCOL = [
     Mutant(
         "a failed checkpoint is counted as under way",
         "checkpoint/coordinator/statistics.py",
-        "counts, in_progress=counts.in_progress - 1, failed=counts.failed + 1)",
-        "counts, failed=counts.failed + 1)",
+        "(in_progress=counts.in_progress - 1, failed=counts.failed + 1)",
+        "(failed=counts.failed + 1)",
     ),
     Mutant(
         "whoever asked for a checkpoint is not told of its end",

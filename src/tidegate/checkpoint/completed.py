@@ -150,9 +150,12 @@ class CompletedCheckpoints:
 
     def add(self, newest: CompletedCheckpoint) -> list[CompletedCheckpoint]:
         """Adds a checkpoint; returns those it replaces, oldest first."""
+        assert self.find(newest.checkpoint) is None, "a checkpoint completes once"
         self._retained, subsumed = self._split(newest)
         self._given_up.clear()
         self._has_own = True
+        assert self.latest is newest, "the newest is never what makes room"
+        assert len(self._retained) <= self._retained_max, "what is kept has a bound"
         return subsumed
 
     def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:

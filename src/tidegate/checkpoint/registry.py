@@ -85,6 +85,7 @@ class SharedStateRegistry:
             return handle
         if not isinstance(handle, PlaceholderStreamStateHandle) and handle != entry.handle:
             raise _refused(checkpoint, f"it names another shared file {key!r} than the one known")
+        # Acknowledgements of two checkpoints may cross: the newer one's use counts.
         entry.last_used_by = max(entry.last_used_by, checkpoint)
         entry.checksum = checksum or entry.checksum
         return entry.handle
@@ -172,7 +173,9 @@ class SharedStateRegistry:
         released = [self._entries.pop(key) for key in list(keys)]
         needed = {path for entry in self._entries.values() for path in files_of(entry.handle)}
         paths = dict.fromkeys(path for entry in released for path in files_of(entry.handle))
-        return [path for path in paths if path not in needed | self._foreign]
+        deleted = [path for path in paths if path not in needed | self._foreign]
+        assert not needed.intersection(deleted), "a file that is used stays"
+        return deleted
 
     def paths(self) -> tuple[str, ...]:
         """All files that are noted, each once."""

@@ -23,6 +23,7 @@ class SeededChance:
         self._random = Random(seed)
 
     def uniform_ms(self, low: int, high: int) -> int:
+        assert low <= high, "nothing lies between"
         return self._random.randint(low, high)
 
     def bits64(self) -> int:

@@ -162,6 +162,11 @@ class Deploy:
     in_flight: tuple[InFlightData, ...] = ()
     checksums: Mapping[str, FileChecksum] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        starts_empty = not self.state and not self.in_flight
+        assert starts_empty or self.restored is not None, "state comes from a snapshot"
+        assert starts_empty or not self.finished, "who has finished has no state any more"
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -195,6 +200,10 @@ class CheckpointComplete:
     checkpoint: CheckpointId
     subsumed: CheckpointId | None = None
 
+    def __post_init__(self) -> None:
+        older = self.subsumed is None or self.subsumed < self.checkpoint
+        assert older, "a checkpoint makes older ones needless"
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAborted:
@@ -206,6 +215,9 @@ class CheckpointAborted:
     execution: ExecutionId
     checkpoint: CheckpointId
     latest_completed: CheckpointId | None = None
+
+    def __post_init__(self) -> None:
+        assert self.checkpoint != self.latest_completed, "what is complete is not given up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +404,12 @@ class CheckpointFigures:
     unaligned: bool = False
     checksums: Mapping[str, FileChecksum] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # Clocks of two machines may differ, so the delay is cut at 0 where it is measured.
+        assert min(self.alignment_ms, self.start_delay_ms) >= 0, "time does not go back"
+        sizes = (self.bytes_written, self.processed_bytes, self.persisted_bytes)
+        assert min(sizes) >= 0, "a size is not negative"
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAcknowledged:
@@ -407,6 +425,9 @@ class CheckpointAcknowledged:
     figures: CheckpointFigures
     finished_on_restore: bool = False
     finished_operators: bool = False
+
+    def __post_init__(self) -> None:
+        assert not (self.finished_on_restore and self.state), "who has finished has no state"
 
 
 @dataclass(frozen=True, slots=True)

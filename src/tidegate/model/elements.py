@@ -134,6 +134,13 @@ class CheckpointOptions:
     target: str | None = None
     canonical: bool = False
 
+    def __post_init__(self) -> None:
+        savepoint, timeout_ms = self.kind.is_savepoint, self.aligned_timeout_ms
+        assert timeout_ms is None or timeout_ms >= 0, "alignment has a time or none"
+        assert savepoint or not self.canonical, "checkpoints are written by their backend"
+        # It would be read at any parallelism, by any release: in-flight data have no place in it.
+        assert not (savepoint and self.may_overtake), "a savepoint's barriers overtake nothing"
+
     @property
     def is_unaligned(self) -> bool:
         """True if the barrier overtakes data."""
@@ -152,6 +159,7 @@ class CheckpointOptions:
 
     def turned_unaligned(self) -> CheckpointOptions:
         """Options of the barrier once its time to align is over."""
+        assert self.may_overtake, "an aligned barrier without a time stays aligned"
         return replace(self, alignment=AlignmentType.UNALIGNED)
 
     def forced_aligned(self) -> CheckpointOptions:
@@ -177,6 +185,7 @@ class Barrier:
     options: CheckpointOptions
 
     def under(self, options: CheckpointOptions) -> Barrier:
+        assert options.kind is self.options.kind, "only the alignment changes on the way"
         return self if options == self.options else replace(self, options=options)
 
 

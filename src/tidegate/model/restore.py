@@ -51,3 +51,7 @@ class SubtaskRestore:
     finished: bool
     in_flight: tuple[InFlightData, ...] = ()
     checksums: Mapping[str, FileChecksum] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        starts_empty = not self.operators and not self.in_flight
+        assert starts_empty or not self.finished, "who has finished has no state any more"

@@ -62,6 +62,14 @@ class CheckpointSettings:
     history_max: int = 10
     pause_sources: bool = False
 
+    def __post_init__(self) -> None:
+        assert self.interval_ms is None or self.interval_ms > 0, "an interval takes time"
+        assert self.timeout_ms > 0, "a checkpoint has time"
+        assert self.min_pause_ms >= 0, "a pause is not negative"
+        assert self.max_concurrent > 0, "one checkpoint may be under way"
+        assert self.tolerable_failures >= 0, "failures are counted"
+        assert self.subtasks_a_channel_state_file > 0, "a file has somebody's data"
+
     @property
     def periodic(self) -> bool:
         return self.interval_ms is not None
@@ -243,6 +251,11 @@ class SlotSettings:
     state_files: StateFileSettings = field(default_factory=StateFileSettings)
     changelog: ChangelogSettings | None = None
     printed_max: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.rows > 0 and self.arrow_rows > 0, "a batch has rows"
+        assert self.credit > 0, "a channel without credit never sends"
+        assert self.buffer_timeout_ms >= -1, "-1 sends full batches only"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ class Partitioner(Enum):
     @staticmethod
     def between(producers: int, consumers: int) -> Partitioner:
         """The partitioner between two parallelisms when a program chooses none."""
+        assert producers > 0 and consumers > 0, "a vertex has subtasks"
         return Partitioner.FORWARD if producers == consumers else Partitioner.REBALANCE
 
     @property
@@ -86,6 +87,10 @@ class Vertex:
     max_parallelism_set: bool = False
     parallelism_set: bool = False
 
+    def __post_init__(self) -> None:
+        ids = {operator.id for operator in self.operators}
+        assert len(ids) == len(self.operators), "state is found by id, so none stands twice"
+
     def subtasks(self) -> tuple[SubtaskId, ...]:
         return tuple(SubtaskId(self.id, i) for i in range(self.parallelism))
 
@@ -116,12 +121,20 @@ class Topology:
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
 
+    def __post_init__(self) -> None:
+        places = {vertex.id: place for place, vertex in enumerate(self.vertices)}
+        assert len(places) == len(self.vertices), "a vertex stands once in a job"
+        for edge in self.edges:
+            # Restores and plans walk from sources to sinks, and rely on it.
+            assert places[edge.source] < places[edge.target], "an edge leads downstream"
+
     def vertex(self, vertex: VertexId) -> Vertex:
         return next(v for v in self.vertices if v.id == vertex)
 
     def name_of(self, subtask: SubtaskId) -> str:
         """``name (2/4)``: vertex, index from 1, parallelism."""
         vertex = self.vertex(subtask.vertex)
+        assert subtask.index < vertex.parallelism, "a subtask of another parallelism"
         return f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})"
 
     def inputs(self, vertex: VertexId) -> tuple[int, ...]:
@@ -143,6 +156,7 @@ class Topology:
         pairs = sorted(
             (p, c) for c in range(consumers) for p in pointwise_producers(c, producers, consumers)
         )
+        assert {c for _, c in pairs} == set(range(consumers)), "each consumer is fed"
         return tuple(ChannelId(edge, p, c) for p, c in pairs)
 
     def lets_overtake(self, edge: int) -> bool:
@@ -168,6 +182,7 @@ def pointwise_producers(consumer: int, producers: int, consumers: int) -> range:
 
     Source: Flink, VertexInputInfoComputationUtils (pointwise distribution).
     """
+    assert 0 <= consumer < consumers, "a consumer of another parallelism"
     if producers >= consumers:
         return range(consumer * producers // consumers, (consumer + 1) * producers // consumers)
     return range(consumer * producers // consumers, consumer * producers // consumers + 1)

@@ -107,6 +107,7 @@ class AlignedBarriers:
         if barrier.checkpoint in self._aborted:
             return [*commands, *self._pass_over(barrier.checkpoint), Cancel(barrier.checkpoint)]
         self._pass_over(barrier.checkpoint)
+        assert not self._blocked, "no channel waits for what is older"
         self._pending = barrier
         self._started_ms = now_ms
         return commands
@@ -156,12 +157,15 @@ class AlignedBarriers:
     def _complete_if_all(self, now_ms: int) -> list[BarrierCommand]:
         if self._pending is None or len(self._blocked) < len(self._open):
             return []
+        assert self._pending.checkpoint == self._newest, "only the newest counts"
+        assert self._blocked.keys() == self._open.keys(), "a barrier on each open channel"
         # The snapshot comes first: a channel that is read again brings what lies behind the cut.
         snapshot = Snapshot(self._pending, now_ms - self._started_ms)
         return [snapshot, *self._release()]
 
     def _pass_over(self, checkpoint: CheckpointId) -> list[BarrierCommand]:
         """Ignores everything up to this checkpoint."""
+        assert checkpoint >= self._newest, "what is obsolete stays so"
         self._newest = checkpoint
         self._aborted.forget(checkpoint)
         return self._release()

@@ -130,6 +130,7 @@ class AlternatingBarriers(AlignedBarriers):
     def _turn_unaligned(self, now_ms: int) -> list[BarrierCommand]:
         """Take the snapshot now, and have the data in front of the barriers persisted."""
         assert self._pending is not None, "a checkpoint is under way"
+        assert not self._unaligned, "a subtask cuts once"
         self._unaligned = True
         self._timeout_at_ms = None
         barrier = self._pending.under(self._pending.options.turned_unaligned())
@@ -148,6 +149,7 @@ class AlternatingBarriers(AlignedBarriers):
         pending = self.aligning
         if pending is None or not self._unaligned:
             return []
+        assert self._timeout_at_ms is None and not self._blocked, "nothing is aligned any more"
         ended = self._ending if self._after_tasks_finish else ()
         if any(channel not in self._delivered and channel not in ended for channel in self._open):
             return []
@@ -160,4 +162,5 @@ class AlternatingBarriers(AlignedBarriers):
         self._unaligned = False
         self._timeout_at_ms = None
         commands = super()._release()
+        assert self._pending is None, "nothing is under way"
         return commands if given_up is None else [GiveUp(given_up), *commands]

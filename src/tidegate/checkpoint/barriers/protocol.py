@@ -202,8 +202,10 @@ class GivenUpAhead:
     def add(self, checkpoint: CheckpointId) -> None:
         self._ids[checkpoint] = None
         if len(self._ids) > ABORTED_MAX:
+            # The oldest are the least likely to come still; to forget one means to take it.
             self._all_up_to = max(self._all_up_to, min(self._ids))
             self.forget(self._all_up_to)
+        assert len(self._ids) <= ABORTED_MAX, "what is remembered has a bound"
 
     def forget(self, checkpoint: CheckpointId) -> None:
         """No barrier up to this checkpoint's counts any more."""

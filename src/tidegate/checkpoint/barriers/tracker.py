@@ -99,11 +99,13 @@ class BarrierTracker:
         return [Cancel(barrier.checkpoint)] if aborted else []
 
     def _count(self, checkpoint: CheckpointId, count: _Count) -> None:
+        assert checkpoint > self._newest, "ids rise, so the counts stay in their order"
         self._newest = checkpoint
         self._aborted.forget(checkpoint)
         self._counts[checkpoint] = count
         if len(self._counts) > COUNTED_MAX:
             del self._counts[min(self._counts)]
+        assert len(self._counts) <= COUNTED_MAX, "what is counted has a bound"
 
     def _delivered(
         self, channel: ChannelId, checkpoint: CheckpointId, now_ms: int
@@ -120,6 +122,7 @@ class BarrierTracker:
     def _complete(self, checkpoint: CheckpointId, now_ms: int) -> list[BarrierCommand]:
         """Its last barrier has come; older checkpoints can't complete any more."""
         count = self._counts[checkpoint]
+        assert self._is_complete(count), "a channel has still to deliver"
         self._counts = {id_: each for id_, each in self._counts.items() if id_ > checkpoint}
         if count.given_up or count.barrier is None:
             return []

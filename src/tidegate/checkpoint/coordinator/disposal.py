@@ -106,6 +106,7 @@ class Disposal:
         """
         if reason is FailureReason.CHECKPOINT_EXPIRED:
             self._expired.append(pending.checkpoint)
+        assert pending.checkpoint not in self._given_up, "a checkpoint is given up once"
         self._given_up[pending.checkpoint] = pending.is_savepoint
         if len(self._given_up) > GIVEN_UP_MAX:
             del self._given_up[next(iter(self._given_up))]
@@ -171,6 +172,8 @@ class Disposal:
         self._retired.extend(completed for completed in subsumed if completed.ours)
         released = self._registry.release_below(self._completed.lowest_checkpoint)
         in_use = self._registry.folders_in_use()
+        kept = {one.checkpoint for one in self._completed.retained}
+        assert not kept & {one.checkpoint for one in self._retired}, "a pointer stands: it stays"
         commands: list[DiscardCheckpoint | DeleteFiles] = []
         for completed in [one for one in self._retired if one.checkpoint not in in_use]:
             self._retired.remove(completed)

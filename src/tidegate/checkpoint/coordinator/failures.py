@@ -83,6 +83,7 @@ class FailureCounter:
             if checkpoint <= self._last_succeeded or checkpoint in self._counted:
                 return False
             self._counted[checkpoint] = None
+        assert self.in_a_row <= self._tolerable, "after one too many the count begins anew"
         self.in_a_row += 1
         return self.in_a_row > self._tolerable
 

@@ -65,6 +65,7 @@ class Finisher:
     def all_acknowledged(self, pending: PendingCheckpoint) -> None:
         """This one is next, or waits for those before it."""
         pending.enter(Stage.WAITING)
+        assert pending not in self._waiting, "the last acknowledgement comes once"
         self._waiting.append(pending)
 
     def next(self) -> PendingCheckpoint | None:

@@ -40,7 +40,9 @@ class Gateways:
     ) -> None:
         """The coordinator's snapshot is there, these subtasks' are not yet."""
         for execution in executions:
-            self._gateways.setdefault((operator, execution), {})[checkpoint] = []
+            held = self._gateways.setdefault((operator, execution), {})
+            assert checkpoint not in held, "a gateway closes once for a checkpoint"
+            held[checkpoint] = []
 
     def send(self, message: ToOperator) -> list[ToOperator]:
         """Messages to send now: this one, or none if it is held back."""
@@ -60,6 +62,7 @@ class Gateways:
             held = self._gateways[key]
             for passed in sorted(known for known in held if known <= checkpoint):
                 released.extend(held.pop(passed))
+            assert all(known > checkpoint for known in held), "barriers come in order"
             self._forget_if_open(key)
         return released
 

@@ -114,6 +114,7 @@ def calculate_plan(
         if state is not ExecutionState.RUNNING:
             raise _not_running(topology, subtask, f"is {state.value}")
         to_wait_for.append(execution)
+    assert len(to_wait_for) + len(finished) == len(executions), "each subtask on one side"
     if not to_wait_for:
         raise FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.aborted("Every subtask has finished.")
     return CheckpointPlan(

@@ -46,6 +46,10 @@ class Request:
     target: str | None = None
     holds: bool = False
 
+    def __post_init__(self) -> None:
+        assert self.number is not None or not self.holds, "only what was asked for stops a job"
+        assert self.number is not None or not self.kind.is_savepoint, "a savepoint is asked for"
+
     @property
     def periodic(self) -> bool:
         """True if it is the coordinator's own."""
@@ -153,7 +157,10 @@ class RequestQueue:
         if full and not periodic_waits:
             return request
         insort(self._requests, request, key=_rank)
-        return self._requests.pop() if full else None
+        evicted = self._requests.pop() if full else None
+        assert not any(waiting.periodic for waiting in self._requests[:-1]), "one, and last"
+        assert len(self._requests) <= QUEUE_MAX, "what waits has a bound"
+        return evicted
 
     def choose(self, load: Load, now_ms: int) -> Request | TooSoon | None:
         """The request to run now, taken out of the queue; None if nothing may run.

@@ -68,6 +68,7 @@ class Schedule:
             self.next_ms = None
             return False
         self.next_ms = due_ms + interval_ms * ((now_ms - due_ms) // interval_ms + 1)
+        assert now_ms < self.next_ms <= now_ms + interval_ms, "the cadence is kept"
         return True
 
     def postpone(self, next_ms: int) -> None:

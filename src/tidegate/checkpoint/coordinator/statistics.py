@@ -251,8 +251,9 @@ class StatisticsTracker:
         begun_ms: int,
     ) -> None:
         """A checkpoint is under way since then, on the wall clock and on the monotonic one."""
+        assert checkpoint not in self._progress, "a checkpoint is triggered once"
         counts = self._counts
-        self._counts = replace(counts, total=counts.total + 1, in_progress=counts.in_progress + 1)
+        self._count(total=counts.total + 1, in_progress=counts.in_progress + 1)
         subtasks: dict[VertexId, list[SubtaskStatistics | None]] = {
             vertex.id: [None] * vertex.parallelism for vertex in topology.vertices
         }
@@ -296,9 +297,7 @@ class StatisticsTracker:
             pointer=pointer,
         )
         counts = self._counts
-        self._counts = replace(
-            counts, in_progress=counts.in_progress - 1, completed=counts.completed + 1
-        )
+        self._count(in_progress=counts.in_progress - 1, completed=counts.completed + 1)
         if final.properties.is_savepoint:
             self._latest_savepoint = final
         else:
@@ -329,7 +328,7 @@ class StatisticsTracker:
             failed_at=where,
         )
         counts = self._counts
-        self._counts = replace(counts, in_progress=counts.in_progress - 1, failed=counts.failed + 1)
+        self._count(in_progress=counts.in_progress - 1, failed=counts.failed + 1)
         self._latest_failed = final
         self._keep(final)
         return final
@@ -337,7 +336,7 @@ class StatisticsTracker:
     def failed_before(self) -> None:
         """A request has failed before it had a checkpoint id."""
         counts = self._counts
-        self._counts = replace(counts, total=counts.total + 1, failed=counts.failed + 1)
+        self._count(total=counts.total + 1, failed=counts.failed + 1)
 
     def discarded(self, checkpoint: CheckpointId) -> None:
         """A completed checkpoint has been given up for deletion."""
@@ -349,7 +348,7 @@ class StatisticsTracker:
 
     def restored(self, completed: CompletedCheckpoint, wall_ms: int) -> None:
         """The job is being restored from this one."""
-        self._counts = replace(self._counts, restored=self._counts.restored + 1)
+        self._count(restored=self._counts.restored + 1)
         self._latest_restored = RestoredStatistics(
             completed.checkpoint,
             wall_ms,
@@ -377,6 +376,12 @@ class StatisticsTracker:
             latest_failed=self._latest_failed,
             latest_restored=self._latest_restored,
         )
+
+    def _count(self, **changed: int) -> None:
+        now = self._counts = replace(self._counts, **changed)
+        ended = now.completed + now.failed
+        assert now.total == now.in_progress + ended, "a checkpoint ends in one way"
+        assert now.in_progress == len(self._progress) or changed, "and is under way until then"
 
     def _keep(self, final: CheckpointStatistics) -> None:
         if final.checkpoint in self._history:

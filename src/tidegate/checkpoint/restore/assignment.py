@@ -46,6 +46,8 @@ def assign(
     for vertex in topology.vertices:
         restores = _assign_vertex(metadata, vertex, in_flight)
         assigned.update(zip(vertex.subtasks(), restores, strict=True))
+    assert assigned.keys() == set(topology.subtasks()), "each subtask starts from something"
+    assert in_flight.keys() <= assigned.keys(), "in-flight data go to somebody who reads them"
     known = checksums_of(metadata)
     return {
         subtask: replace(restore, checksums=_checksums(restore, known))
@@ -115,6 +117,7 @@ def _redistribute(operator: OperatorState, vertex: Vertex) -> list[RestoredOpera
     raw_operator = redistribute_operator([s.raw_operator for s in old], count)
     managed_keyed = redistribute_keyed([s.managed_keyed for s in old], count, key_groups)
     raw_keyed = redistribute_keyed([s.raw_keyed for s in old], count, key_groups)
+    assert len(managed_keyed) == len(managed_operator) == count, "a part for each subtask"
     return [
         RestoredOperatorState(
             managed_operator=managed_operator[subtask],

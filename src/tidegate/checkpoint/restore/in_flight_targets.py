@@ -61,6 +61,8 @@ def deal_in_flight(
         target = topology.vertex(topology.edges[piece.edge].target)
         producers = topology.vertex(topology.edges[piece.edge].source).parallelism
         for consumer, key_groups in _readers(metadata, topology, piece, target):
+            assert consumer < target.parallelism, "a reader that is there"
+            # Its producer may be gone with another parallelism: any channel of the edge will do.
             channel = ChannelId(piece.edge, piece.producer % producers, consumer)
             data = InFlightData(channel, piece.handle.delegate, piece.handle.offsets, key_groups)
             dealt.setdefault(SubtaskId(target.id, consumer), []).append(data)

@@ -146,6 +146,7 @@ class _Deal:
             for stream, offsets in source.take(base + (1 if turn < extra else 0)):
                 info = StateMetaInfo(StateDistribution.SPLIT_DISTRIBUTE, offsets)
                 self._add(subtask, stream, name, info)
+        assert source.empty, "each element goes to one subtask"
         return following
 
     def union(self) -> None:
@@ -196,6 +197,10 @@ class _Elements:
         self._pieces = pieces
         self._piece = 0
         self._position = 0
+
+    @property
+    def empty(self) -> bool:
+        return not any(info.offsets for _, info in self._pieces[self._piece :])
 
     def take(self, count: int) -> Iterator[tuple[int, tuple[int, ...]]]:
         """The next `count`, by the subtask they come from; pieces without any are passed on."""
