@@ -32,6 +32,7 @@ class Execution:
     entered_ms: dict[ExecutionState, int] = field(default_factory=dict)
 
     def enter(self, state: ExecutionState, now_ms: int) -> None:
+        assert not self.state.is_terminal, f"an attempt that is {self.state.value} stays so"
         self.state = state
         self.entered_ms[state] = now_ms
 
@@ -63,6 +64,8 @@ class ExecutionGraph:
             former = self._executions.get(subtask)
             attempt = self._first if former is None else Attempt(former.id.attempt + 1)
             if former is not None:
+                # Two living attempts of one subtask would both write its output.
+                assert former.state.is_terminal, "its former attempt is alive"
                 self._former_counts += former.figures.counts
             execution = Execution(ExecutionId(subtask, attempt, self.epoch), slots[subtask.index])
             execution.enter(ExecutionState.CREATED, now_ms)

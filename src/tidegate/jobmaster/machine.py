@@ -417,6 +417,7 @@ class JobMaster:
         """Stops what must restart, to deploy it again. subtasks: as of `_failed`."""
         delay_ms = why.delay_ms if isinstance(why, commands.Restarting) else 0
         error = None if isinstance(why, commands.Rescaling) else why.error
+        assert self._redeployment is None or self._redeployment.due_ms is None, "one at a time"
         self._redeployment = Redeployment((), due_ms=now_ms + delay_ms)
         self._checkpoint(FailoverStarted(), now_ms)
         self._become(JobStatus.RESTARTING, now_ms, error)
@@ -529,6 +530,7 @@ class JobMaster:
         executions = self._graph.deploy(subtasks, self._slots.in_order(), now_ms)
         for execution in executions:
             self._checkpoint(ExecutionChanged(execution.id, ExecutionState.CREATED), now_ms)
+        assert len(executions) == len(subtasks), "each subtask is deployed once"
         attempt = max(execution.id.attempt for execution in executions)
         self._tell(commands.Deployed(attempt, self._restored, len(executions)))
         coordinated = self._graph.coordinated(executions)

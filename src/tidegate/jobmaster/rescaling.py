@@ -156,6 +156,7 @@ class Rescaler:
             self._tell(RescaleDone(asked.request, asked.parallelism, error))
             return
         self.end(RescaleRefused(f"Parallelism {asked.parallelism} was asked for instead"))
+        assert self._rescale is None, "what was wanted before has been answered"
         self._rescale = _Rescale(asked, wanted, deployed=wanted == topology)
         self._pool.want(wanted.slots_needed())
 

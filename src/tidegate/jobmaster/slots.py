@@ -96,6 +96,7 @@ class SlotPool:
         if not missing or now_ms < self._ask_at_ms:
             return []
         self._coming += missing
+        assert len(self) + self._coming == self.wanted, "as many are asked for as are missing"
         return [RequestSlots(missing)]
 
     def request_failed(self, error: TidegateError, now_ms: int) -> None:
@@ -109,6 +110,7 @@ class SlotPool:
         self._coming = max(0, self._coming - 1)
         if self.complete:
             return False
+        assert offer.slot not in self._slots, "a slot offers itself once"
         self._slots[offer.slot] = KnownSlot(offer, now_ms)
         if None in self._order:
             self._order[self._order.index(None)] = offer.slot
@@ -129,6 +131,7 @@ class SlotPool:
     def want(self, count: int) -> None:
         """The job is to grow to so many; fewer than it runs on are not let go yet."""
         self.wanted = max(count, self.needed)
+        assert self.wanted >= self.needed, "a job runs on slots that it wants"
 
     def resize(self, needed: int) -> None:
         """Nothing is deployed, and what is next needs so many."""
@@ -136,12 +139,15 @@ class SlotPool:
         self.needed = needed
         self._order = [*placed[:needed], *[None] * (needed - len(placed))]
         self._spare = placed[needed:]
+        assert len(self._order) == needed, "each index of a subtask has a place"
+        assert len(self.in_order()) + len(self._spare) == len(self), "a slot has one place"
 
     def let_go(self) -> list[SlotId]:
         """Forget the slots that the job does not run on, and want no more than those it does."""
         gone, self._spare, self.wanted = self._spare, [], self.needed
         for slot in gone:
             del self._slots[slot]
+        assert len(self.in_order()) == len(self), "who stays has the index of its subtasks"
         return gone
 
     def pulsed(self, pulse: Pulse, now_ms: int) -> None:

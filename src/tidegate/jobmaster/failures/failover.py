@@ -50,6 +50,7 @@ class Regions:
             members.setdefault(joined.root(subtask), []).append(subtask)
         for region in members.values():
             self._of.update(dict.fromkeys(region, tuple(region)))
+        assert self._of.keys() == set(self.all), "each subtask is of one region"
 
     def of(self, subtask: SubtaskId) -> tuple[SubtaskId, ...]:
         """The subtask's region, in the order of the topology."""
