@@ -37,8 +37,9 @@ from tidegate.model.ids import (
 )
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import ChangelogSettings
-from tidegate.state.backend import OperatorBackend
+from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.log.changelog import ChangeLog
+from tidegate.state.scope import StateScope
 from tidegate.storage.checkpoints import CheckpointStorage, CheckpointStorageWorkerView
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.places import CheckpointPlace, SharedPlace
@@ -96,7 +97,7 @@ class Subtask:
         self.waiting: list[Callable[[], None]] = []
         self.cell = KeyCell()
         groups = KeyGroupRange.of(0, 1, GROUPS)
-        self.backend = OperatorBackend(
+        scope = StateScope(
             OperatorId(bytes(16)),
             groups,
             GROUPS,
@@ -104,15 +105,17 @@ class Subtask:
             self.cell,
             key_type=Types.LONG(),
             name="entries",
-            local=files.local() if backend == "rocksdb" else None,
-            log=self._log(groups) if logged else None,
         )
+        keyed = keyed_backend(
+            scope,
+            local=files.local() if backend == "rocksdb" else None,
+            log=self._log(scope) if logged else None,
+        )
+        self.backend = OperatorBackend(scope, keyed)
 
-    def _log(self, groups: KeyGroupRange) -> ChangeLog:
+    def _log(self, scope: StateScope) -> ChangeLog:
         return ChangeLog(
-            OperatorId(bytes(16)),
-            groups,
-            GROUPS,
+            scope,
             ChangelogSettings(),
             lambda sharing: SharedPlace(
                 self._storage, EXECUTION, lambda: next(self._names), sharing

@@ -41,9 +41,10 @@ from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, JobId, OperatorId, SlotId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
-from tidegate.state.backend import LocalPlace, OperatorBackend
-from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.backend import OperatorBackend, keyed_backend
+from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
 from tidegate.state.disk.store import RocksDBMemory
+from tidegate.state.scope import StateScope
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import Types
@@ -132,7 +133,7 @@ class Subtask:
         self.files = files
         self.cell = KeyCell()
         self.groups = KeyGroupRange.of(index, parallelism, GROUPS)
-        self.backend = OperatorBackend(
+        scope = StateScope(
             OperatorId(bytes(16)),
             self.groups,
             GROUPS,
@@ -140,8 +141,8 @@ class Subtask:
             self.cell,
             key_type=Types.LONG(),
             name="pairs",
-            local=files.local(),
         )
+        self.backend = OperatorBackend(scope, keyed_backend(scope, local=files.local()))
 
     def write(self, keys: np.ndarray) -> None:
         """Rewrite the entries of these keys, batch by batch, reading each before."""

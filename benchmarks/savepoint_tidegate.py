@@ -55,9 +55,10 @@ from tidegate.model.settings import (
 )
 from tidegate.slot.channel_state import ChannelStateResult
 from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
-from tidegate.state.backend import LocalPlace, OperatorBackend
-from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.backend import OperatorBackend, keyed_backend
+from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
 from tidegate.state.disk.store import RocksDBMemory, RocksDBStore
+from tidegate.state.scope import StateScope
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
 from tidegate.storage.places import CheckpointPlace
 from tidegate.storage.reading import StateReader
@@ -101,7 +102,7 @@ class World:
             self.memory,
             StateFileSettings(incremental=True),
         )
-        return OperatorBackend(
+        scope = StateScope(
             OPERATOR,
             KeyGroupRange(0, GROUPS - 1),
             GROUPS,
@@ -109,8 +110,9 @@ class World:
             KeyCell(),
             key_type=Types.LONG(),
             name="entries",
-            local=local if self._on_disk else None,
         )
+        keyed = keyed_backend(scope, local=local if self._on_disk else None)
+        return OperatorBackend(scope, keyed)
 
     def snapshot(
         self, backend: OperatorBackend, number: int, options: CheckpointOptions

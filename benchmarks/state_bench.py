@@ -35,6 +35,7 @@ from tidegate.clock import SystemClock
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.backend import OperatorBackend
+from tidegate.state.scope import StateScope
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import Types
@@ -83,11 +84,13 @@ class Keyed:
     def __init__(self, descriptor: ValueStateDescriptor = TYPED) -> None:
         self.cell = KeyCell()
         self.backend = OperatorBackend(
-            OperatorId(bytes(16)),
-            KeyGroupRange(0, GROUPS - 1),
-            GROUPS,
-            SystemClock(),
-            self.cell,
+            StateScope(
+                OperatorId(bytes(16)),
+                KeyGroupRange(0, GROUPS - 1),
+                GROUPS,
+                SystemClock(),
+                self.cell,
+            )
         )
         self.descriptor = descriptor
         self.state = self.backend.keyed_state(descriptor)
@@ -211,11 +214,13 @@ class Loaded(Keyed):
         took: list[float] = []
         for _ in range(3):
             again = OperatorBackend(
-                OperatorId(bytes(16)),
-                KeyGroupRange(0, GROUPS - 1),
-                GROUPS,
-                SystemClock(),
-                KeyCell(),
+                StateScope(
+                    OperatorId(bytes(16)),
+                    KeyGroupRange(0, GROUPS - 1),
+                    GROUPS,
+                    SystemClock(),
+                    KeyCell(),
+                )
             )
             began = thread_time_ns()
             again.restore(RestoredOperatorState(managed_keyed=(self._handle,)), Memory())
@@ -242,7 +247,7 @@ def columns(keys: int, *, texts: bool = False) -> dict[str, float]:
     """Nanoseconds a row of batches of 64 k, and milliseconds of a snapshot."""
     cell = KeyCell()
     backend = OperatorBackend(
-        OperatorId(bytes(16)), KeyGroupRange(0, GROUPS - 1), GROUPS, SystemClock(), cell
+        StateScope(OperatorId(bytes(16)), KeyGroupRange(0, GROUPS - 1), GROUPS, SystemClock(), cell)
     )
     rows, state = backend.keyed_columns(None), backend.column_state(COUNT)
     hasher = KeyHasher(None, GROUPS)
@@ -283,7 +288,7 @@ def columns(keys: int, *, texts: bool = False) -> dict[str, float]:
     figures["sync ms"] = statistics.median(took)
     figures["sort and write ms"] = (thread_time_ns() - began) / 1e6
     again = OperatorBackend(
-        OperatorId(bytes(16)), KeyGroupRange(0, GROUPS - 1), GROUPS, SystemClock(), cell
+        StateScope(OperatorId(bytes(16)), KeyGroupRange(0, GROUPS - 1), GROUPS, SystemClock(), cell)
     )
     began = thread_time_ns()
     again.restore(RestoredOperatorState(managed_keyed=(handle,)), Memory())

@@ -13,7 +13,6 @@ from tests.house.source import PACKAGES, ROOT, nodes, python_files
 CIRCLES = [
     "datastream.connected datastream.environment datastream.joined datastream.keyed "
     "datastream.stream datastream.topologies datastream.windowed",
-    "state.backend state.disk.files state.disk.restore state.disk.rocksdb state.pending",
     "upgrade.report upgrade.table",
 ]
 

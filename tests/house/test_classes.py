@@ -17,19 +17,10 @@ MANY_PARAMETERS = {
     "graph/transformations:OperatorTransformation": 17,
     "snapshots/writing/operator_rewrite:KeyedRewrite": 9,
     "snapshots/writing/writer:_Operator": 10,
-    "state/backend:OperatorBackend": 12,
-    "state/heap/keyed:KeyedStates": 9,
-    "state/pending:PendingSnapshot": 13,
-    "state/disk/rocksdb:RocksDBBackend": 9,
-    "state/disk/states:RocksDBKeyedStates": 12,
 }
 MANY_ATTRIBUTES = {
     "graph/transformations:OperatorTransformation": 17,
-    "state/backend:OperatorBackend": 16,
-    "state/log/changelog:ChangeLog": 21,
     "state/heap/hashmap:HashMapTable": 17,
-    "state/pending:PendingSnapshot": 21,
-    "state/disk/states:RocksDBKeyedStates": 16,
 }
 FILE_NAMES_TWICE = {}
 

@@ -319,15 +319,15 @@ PROTOCOL = [
     # --- state ---
     Mutant(
         "keyed state is not restored",
-        "state/backend.py",
-        "            self._keyed.restore(state)\n",
+        "state/heap/in_memory.py",
+        "            self.states.restore(state)\n",
         "            pass\n",
     ),
     Mutant(
         "a new parallelism gets the first key groups only",
-        "state/backend.py",
-        "        for group in handle.key_groups.intersection(self._key_groups):\n",
-        "        for group in list(handle.key_groups.intersection(self._key_groups))[:5]:\n",
+        "state/heap/in_memory.py",
+        "        for group in handle.key_groups.intersection(self._scope.key_groups):\n",
+        "        for group in list(handle.key_groups.intersection(self._scope.key_groups))[:5]:\n",
     ),
     # --- reports and figures ---
     Mutant(
@@ -392,8 +392,8 @@ PROTOCOL = [
     Mutant(
         "a newer base takes the log from a checkpoint that is being encoded",
         "state/log/changelog.py",
-        "checkpoint, self._base, self._batches)",
-        "checkpoint, self._base, ())",
+        "return self._base, list(self._batches), None",
+        "return self._base, [], None",
     ),
     # --- who leads ---
     Mutant(

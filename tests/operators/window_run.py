@@ -132,7 +132,7 @@ class WindowRun:
         self.subtasks = [self._opened(index, each) for index, each in enumerate(subtasks)]
 
     def _opened(self, index: int, state: Subtask) -> Hosted:
-        info = OperatorInfo(state.backend._operator, NAME, keyed=True)  # pyright: ignore[reportPrivateUsage]
+        info = OperatorInfo(state.backend.scope.operator, NAME, keyed=True)
         parallelism = MAX_PARALLELISM // len(state.key_groups)
         vertex = Vertex(VertexId(bytes(16)), NAME, (info,), parallelism, MAX_PARALLELISM)
         metrics, alarms = MetricRegistry(lambda: 0), list[int]()
@@ -231,7 +231,7 @@ class WindowRun:
         """How many entries each keyed state holds."""
         counts: dict[str, int] = {}
         for hosted in self.subtasks:
-            states = hosted.state.backend._keyed._states  # pyright: ignore[reportPrivateUsage]
+            states = hosted.state.backend._keyed.states._states  # pyright: ignore[reportPrivateUsage]
             for name in states:
                 count = len(list(hosted.state.backend.scan(name)))
                 counts[name] = counts.get(name, 0) + count

@@ -37,6 +37,7 @@ from tidegate.model.ids import CheckpointId, JobId, OperatorId
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.loop.threads import DaemonThreads
 from tidegate.state.backend import OperatorBackend
+from tidegate.state.scope import StateScope
 
 T = TypeVar("T")
 
@@ -331,7 +332,9 @@ class FakeStates:
         self._columns = ColumnsOfDict()
         self.cell = KeyCell()
         groups = KeyGroupRange(0, 127)
-        backend = OperatorBackend(OperatorId(bytes(16)), groups, 128, SystemClock(), self.cell)
+        backend = OperatorBackend(
+            StateScope(OperatorId(bytes(16)), groups, 128, SystemClock(), self.cell)
+        )
         self.timers = backend.timers
 
     def keyed_state(self, descriptor: StateDescriptor) -> "ValueStateOfDict":

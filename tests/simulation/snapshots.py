@@ -23,6 +23,7 @@ from tidegate.operators.async_calls.async_wait import IN_FLIGHT_STATE
 from tidegate.operators.sinks.sink import COMMITTABLES_STATE
 from tidegate.operators.sources.source import STATE_NAME
 from tidegate.state.backend import OperatorBackend
+from tidegate.state.scope import StateScope
 from tidegate.storage.reading import StateReader
 from tidegate.storage.state_files import StateFiles, resolve_relative
 from tidegate.storage.stores import Stores
@@ -146,7 +147,7 @@ class Inspector:
         return list(found.get())
 
     def _backend(self, operator: OperatorState, state: SubtaskState) -> OperatorBackend:
-        backend = OperatorBackend(
+        scope = StateScope(
             operator.operator_id,
             KeyGroupRange.of(0, 1, operator.max_parallelism),
             operator.max_parallelism,
@@ -154,6 +155,7 @@ class Inspector:
             KeyCell(),
             key_type=Types.LONG(),
         )
+        backend = OperatorBackend(scope)
         keyed, listed = state.managed_keyed, state.managed_operator
         restored = RestoredOperatorState(
             managed_keyed=() if keyed is None else (keyed,),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import SubtaskState
     from tidegate.model.ids import ExecutionId
     from tidegate.state.pending import PendingSnapshot
+    from tidegate.state.scope import StateScope
     from tidegate.storage.places import CheckpointPlace
 
 BACKEND_ID = "0" * 8 + "-0000-0000-0000-" + "0" * 12
@@ -55,11 +56,11 @@ class InFiles(OperatorBackend):
 
     folder: Path
 
-    def __init__(self, **named: Any) -> None:
-        super().__init__(**named)
-        self._uploads = IncrementalFiles(BACKEND_ID, named["key_groups"], threads=2)
+    def __init__(self, scope: StateScope, *keyed: Any) -> None:
+        super().__init__(scope, *keyed)
+        self._uploads = IncrementalFiles(BACKEND_ID, scope.key_groups, threads=2)
         self._files: dict[str, bytes] = {}
-        self._name = named["name"]
+        self._name = scope.name
 
     def snapshot(  # type: ignore[override]
         self, checkpoint: CheckpointId, options: CheckpointOptions = CHECKPOINT

@@ -51,7 +51,8 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.settings import CheckpointSettings
-from tidegate.state.backend import OperatorBackend
+from tidegate.state.backend import OperatorBackend, keyed_backend
+from tidegate.state.scope import StateScope
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
 from tidegate.storage.memory import MemoryFiles
@@ -144,16 +145,20 @@ class JobWorld:
     def _backend(self, uid: str, index: int) -> OperatorBackend:
         kind = self.kind
         keyed = uid == self._uids[0]
-        return OperatorBackend(
+        scope = StateScope(
             operator_id(uid),
             KeyGroupRange.of(index, kind.parallelism, MAX_PARALLELISM),
             MAX_PARALLELISM,
             self._clock,
             KeyCell(),
             compression=kind.compression,
+        )
+        rows = keyed_backend(
+            scope,
             local=self._disk.local() if keyed and kind.backend == "rocksdb" else None,
             shared_as=f"{index:08}" if keyed and kind.backend == "incremental" else None,
         )
+        return OperatorBackend(scope, rows)
 
     # --- what the job does between snapshots ---
 

@@ -39,7 +39,7 @@ from tidegate.state.log.changelog import ChangeLog
 from tidegate.storage.places import SharedPlace
 
 if TYPE_CHECKING:
-    from flinkformat.key_groups import KeyGroupRange
+    from tidegate.state.scope import StateScope
     from tidegate.typeinfo.types import TypeInformation
 
 UID = "counts-uid"
@@ -100,16 +100,14 @@ class Snapshots:
                 compression=self._form == "compressed",
                 shared_as="backend" if self._form == "incremental" else None,
                 local=None if self._disk is None else self._disk.local(),
-                log=self._log(max_parallelism) if self._form.startswith("changelog") else None,
+                log=self._log if self._form.startswith("changelog") else None,
             )
             for index in range(parallelism)
         ]
 
-    def _log(self, max_parallelism: int) -> Callable[[KeyGroupRange], ChangeLog]:
-        return lambda key_groups: ChangeLog(
-            OperatorId(bytes(16)),
-            key_groups,
-            max_parallelism,
+    def _log(self, scope: StateScope) -> ChangeLog:
+        return ChangeLog(
+            scope,
             ChangelogSettings(),
             lambda sharing: SharedPlace(
                 self.driver.storage, EXECUTION, lambda: next(self._bits), sharing
@@ -121,7 +119,7 @@ class Snapshots:
         """A snapshot of subtasks as they are; its folder."""
         number = next(self._numbers)
         states = {i: self._state(each, number) for i, each in enumerate(subtasks)}
-        most = subtasks[0].backend._max_parallelism  # type: ignore[attr-defined]
+        most = subtasks[0].backend.scope.max_parallelism
         operator = self.operator(states, len(subtasks), max_parallelism=most)
         return self.published([operator], number)
 

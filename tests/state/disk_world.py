@@ -20,8 +20,7 @@ from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
 from tests.state.world import Subtask, restored
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
-from tidegate.state.backend import LocalPlace
-from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
 from tidegate.state.disk.store import RocksDBMemory
 from tidegate.state.pending import PendingSnapshot
 from tidegate.storage.checkpoints import CheckpointScope

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from flinkformat.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
-from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
 from flinkformat.state_streams import files_of, shared_handles
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
-from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import ChangelogSettings
 from tidegate.state.log.changelog import ChangeLog
+from tidegate.state.scope import StateScope
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.store import Checksum
 from tidegate.storage.streams import CheckpointStateOutputStream
@@ -53,22 +53,19 @@ class Logs:
 
     where = "a test's logs"
 
-    def __init__(self, settings: ChangelogSettings = SMALL, *, max_parallelism: int = 8) -> None:
+    def __init__(self, settings: ChangelogSettings = SMALL) -> None:
         self.files: dict[str, bytes] = {}
         self.registry = SharedStateRegistry()
         self.waiting: list[Callable[[], None]] = []
         self.meanwhile: list[Callable[[], None]] = []
         self.fails = False
         self._settings = settings
-        self._max_parallelism = max_parallelism
         self._numbers = itertools.count()
 
-    def log(self, key_groups: KeyGroupRange) -> ChangeLog:
+    def log(self, scope: StateScope) -> ChangeLog:
         """A new subtask's log."""
         return ChangeLog(
-            OperatorId(bytes(16)),
-            key_groups,
-            self._max_parallelism,
+            scope,
             self._settings,
             lambda sharing: Place(self, sharing, shared=True),
             self.waiting.append,
@@ -164,6 +161,9 @@ class Place:
 
     def names(self, checksums: dict[str, FileChecksum], fresh_bytes: int) -> None:
         self.named.update(checksums)
+
+    def discard(self) -> None:
+        self.delete(self.checksums)
 
     def delete(self, places: Iterable[str]) -> None:
         for place in list(places):

@@ -36,7 +36,7 @@ from tidegate.model.control import CheckpointAborted, JobStatus
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, Epoch, OperatorId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.state.backend import LocalPlace
+from tidegate.state.disk.local_folders import LocalPlace
 from tidegate.state.disk.store import RocksDBMemory
 from tidegate.state.log.changelog import ChangeLog
 from tidegate.storage.memory import MemoryFiles, MemoryStore
@@ -44,15 +44,15 @@ from tidegate.storage.reading import StateReader
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
-    from flinkformat.key_groups import KeyGroupRange
     from flinkformat.snapshots import CheckpointMetadata
     from tests.state.incremental_jobs import Keeps, Write
     from tidegate.checkpoint.coordinator.commands import CheckpointCommand
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.ids import ExecutionId, SubtaskId
     from tidegate.model.restore import SubtaskRestore
-    from tidegate.state.log.log_parts import Materialization
     from tidegate.state.pending import PendingSnapshot
+    from tidegate.state.protocols import Materialization
+    from tidegate.state.scope import StateScope
     from tidegate.storage.memory import MemoryWriter
     from tidegate.storage.places import CheckpointPlace
 
@@ -231,11 +231,9 @@ class LoggedJob(Job):
         execution = self.execution(subtask)
         waiting: list[Call] = []
 
-        def log(groups: KeyGroupRange) -> ChangeLog:
+        def log(scope: StateScope) -> ChangeLog:
             return ChangeLog(
-                OperatorId(bytes(16)),
-                groups,
-                vertex.max_parallelism,
+                scope,
                 SMALL,
                 lambda sharing: self.driver.shared_place(execution, sharing),
                 waiting.append,

@@ -23,8 +23,8 @@ from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
     from flinkformat.snapshots import SubtaskState
-    from tidegate.state.log.log_parts import Materialization
     from tidegate.state.pending import PendingSnapshot
+    from tidegate.state.protocols import Materialization
 
 Writes = list[tuple[str, int, int, int, bool]]
 FULL = CheckpointOptions(SnapshotKind.FULL_CHECKPOINT)

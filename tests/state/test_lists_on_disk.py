@@ -68,7 +68,7 @@ def lists(subtask: Subtask, descriptor: StateDescriptor = NUMBERS, key: object =
 def parts_on_disk(subtask: Subtask) -> int:
     """How many entries the key space has."""
     backend: Any = subtask.backend
-    return len(list(backend._disk._states._store.scan(b"")))
+    return len(list(backend._keyed._states._store.scan(b"")))
 
 
 def test_adding_to_a_long_list_that_is_not_in_memory_reads_and_writes_nothing_of_it(

@@ -12,9 +12,12 @@ from tidegate.api.state import StateDescriptor
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.state.backend import LocalPlace, OperatorBackend, StateReads
+from tidegate.state.backend import OperatorBackend, keyed_backend
+from tidegate.state.disk.local_folders import LocalPlace
 from tidegate.state.log.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot
+from tidegate.state.protocols import StateReads
+from tidegate.state.scope import StateScope
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.reading import InlineReader
 from tidegate.storage.streams import CheckpointStateOutputStream
@@ -60,12 +63,12 @@ class Subtask:
         local: LocalPlace | None = None,
         compression: bool = False,
         shared_as: str | None = None,
-        log: Callable[[KeyGroupRange], ChangeLog] | None = None,
+        log: Callable[[StateScope], ChangeLog] | None = None,
     ) -> None:
         self.key_groups = KeyGroupRange.of(index, parallelism, max_parallelism)
         self.clock = StepClock(step_s)
         self.cell = KeyCell()
-        self.backend = OperatorBackend(
+        scope = StateScope(
             OperatorId(bytes(16)),
             self.key_groups,
             max_parallelism,
@@ -73,11 +76,12 @@ class Subtask:
             self.cell,
             key_type=key_type,
             compression=compression,
-            shared_as=shared_as,
             name="counts",
-            local=local,
-            log=None if log is None else log(self.key_groups),
         )
+        keyed = keyed_backend(
+            scope, local=local, shared_as=shared_as, log=None if log is None else log(scope)
+        )
+        self.backend = OperatorBackend(scope, keyed)
         self._hasher = KeyHasher(key_type, max_parallelism)
 
     def on(self, key: object) -> "Subtask":
@@ -163,7 +167,7 @@ def restored(
     at_ms: int = 0,
     reader: StateReads = READER,
     local: Callable[[], LocalPlace | None] = lambda: None,
-    log: Callable[[KeyGroupRange], ChangeLog] | None = None,
+    log: Callable[[StateScope], ChangeLog] | None = None,
 ) -> list[Subtask]:
     """New subtasks with what the old ones have put away."""
     keyed = redistribute_keyed(

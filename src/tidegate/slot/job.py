@@ -9,8 +9,9 @@ from tidegate.model.control import HasRead
 from tidegate.slot.channel_state import ChannelStateStorage
 from tidegate.slot.failures import as_ours
 from tidegate.slot.local_state import LocalState, new_backend_id
-from tidegate.state.backend import OperatorBackend
+from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.log.changelog import ChangeLog
+from tidegate.state.scope import StateScope
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 from tidegate.storage.places import SharedPlace
 
@@ -69,7 +70,7 @@ class SlotJob:
     ) -> OperatorBackend:
         slot, draw = self.settings.slot, self._world.chance.bits64
         shares = slot.rocksdb is None and slot.state_files.incremental and slot.changelog is None
-        return OperatorBackend(
+        scope = StateScope(
             operator=info.id,
             name=info.name,
             uid=info.uid,
@@ -79,19 +80,21 @@ class SlotJob:
             cell=KeyCell(),
             key_type=key_type,
             compression=self.settings.checkpoints.snapshot_compression,
+        )
+        keyed = keyed_backend(
+            scope,
             local=self.local.place(slot),
             shared_as=new_backend_id(draw) if shares else None,
-            log=self._log(deployment, host, info),
+            log=self._log(scope, deployment, host),
         )
+        return OperatorBackend(scope, keyed)
 
-    def _log(self, deployment: Deployment, host: Host, info: OperatorInfo) -> ChangeLog | None:
+    def _log(self, scope: StateScope, deployment: Deployment, host: Host) -> ChangeLog | None:
         settings, draw = self.settings.slot.changelog, self._world.chance.bits64
         if settings is None:
             return None
         return ChangeLog(
-            info.id,
-            deployment.key_groups,
-            deployment.vertex.max_parallelism,
+            scope,
             settings,
             lambda sharing: SharedPlace(self.storage, deployment.execution, draw, sharing),
             lambda call: host.start(_run(host, call)),

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.model.control import CheckpointAborted, CheckpointComplete, Release
-from tidegate.state.backend import LocalPlace
-from tidegate.state.disk.local_folders import LocalFolders, default_root
+from tidegate.state.disk.local_folders import LocalFolders, LocalPlace, default_root
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

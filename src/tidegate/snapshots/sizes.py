@@ -21,7 +21,7 @@ from tidegate.state.disk.store import PREFIX_BYTES
 from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections
 from tidegate.state.format.headers import keyed_header, reading
 from tidegate.state.format.stream_reader import StreamReader
-from tidegate.state.heap.increments import in_streams
+from tidegate.state.format.streams import in_streams
 from tidegate.state.user.keys import paired
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.typeinfo.stand_ins import serializer_standing_in

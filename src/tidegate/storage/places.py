@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flinkformat.snapshots import CHECKPOINT, FULL_CHECKPOINT, SharingFilesStrategy
 from tidegate.errors import StorageFailed
@@ -12,16 +12,16 @@ from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.streams import CheckpointStateOutputStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from flinkformat.handles import StreamStateHandle
     from tidegate.model.elements import Barrier
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import ExecutionId
     from tidegate.storage.checkpoints import (
-        CheckpointStateOutputStream,
         CheckpointStorage,
         CheckpointStorageWorkerView,
     )
@@ -29,6 +29,39 @@ if TYPE_CHECKING:
 
 _NONE: Final = CheckpointId(0)
 """Where shared files lie depends on no checkpoint."""
+
+
+class Place(Protocol):
+    """Destination of states: a checkpoint's, one that many checkpoints name, or memory."""
+
+    @property
+    def sharing(self) -> SharingFilesStrategy:
+        """Which files may be shared with other snapshots."""
+        ...
+
+    def new_name(self) -> str:
+        """A unique file name that tells who made it."""
+        ...
+
+    def stream(
+        self, scope: CheckpointScope = CheckpointScope.EXCLUSIVE, *, merged: bool = True
+    ) -> CheckpointStateOutputStream:
+        """A new stream for one state. merged: whether it may share a file."""
+        ...
+
+    def write(
+        self,
+        parts: Iterable[bytes],
+        scope: CheckpointScope = CheckpointScope.EXCLUSIVE,
+        *,
+        merged: bool = True,
+    ) -> StreamStateHandle:
+        """Writes one state and returns its handle. Blocking. Raises StorageFailed."""
+        ...
+
+    def names(self, checksums: Mapping[str, FileChecksum], fresh_bytes: int) -> None:
+        """Adds references to files that were written before. fresh_bytes: written for this."""
+        ...
 
 
 class CheckpointPlace:
@@ -215,6 +248,16 @@ class SharedPlace:
         finally:
             stream.close()
 
+    def names(self, checksums: Mapping[str, FileChecksum], fresh_bytes: int) -> None:
+        """No checkpoint is acknowledged from here."""
+
+    def discard(self) -> None:
+        """Deletes everything written here, since nobody will learn of it. Blocking."""
+        for stream in self._streams:
+            with contextlib.suppress(StorageFailed):
+                stream.close()
+        self.delete(self.checksums)
+
     def delete(self, places: Iterable[str]) -> None:
         """Deletes files of which nobody knows, as far as possible. Blocking."""
         with contextlib.suppress(StorageFailed):
@@ -227,3 +270,35 @@ class SharedPlace:
             for stream in self._streams
             for place, written in stream.checksums.items()
         }
+
+
+class InlinePlace:
+    """A `Place` that keeps all state in its handles. numbers: for names that nothing else has."""
+
+    sharing = SharingFilesStrategy.NO_SHARING
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+
+    def new_name(self) -> str:
+        return f"memory:/state-{next(self._numbers)}"
+
+    def stream(
+        self, scope: CheckpointScope = CheckpointScope.EXCLUSIVE, *, merged: bool = True
+    ) -> CheckpointStateOutputStream:
+        return CheckpointStateOutputStream(self.new_name(), None, buffer_max=1 << 40)
+
+    def write(
+        self,
+        parts: Iterable[bytes],
+        scope: CheckpointScope = CheckpointScope.EXCLUSIVE,
+        *,
+        merged: bool = True,
+    ) -> StreamStateHandle:
+        with self.stream() as stream:
+            for part in parts:
+                stream.write(part)
+            return stream.close_and_get_handle()
+
+    def names(self, checksums: Mapping[str, FileChecksum], fresh_bytes: int) -> None:
+        """Inline state names no files."""

@@ -83,12 +83,6 @@ class OwnFile:
         self._writer.abort()
 
 
-class StatePlace(Protocol):
-    """Destination of the states of one operator's snapshot."""
-
-    def stream(self) -> CheckpointStateOutputStream: ...
-
-
 class CheckpointStateOutputStream:
     """Takes the bytes of one state, which count only once its handle was requested.
 

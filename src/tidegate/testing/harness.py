@@ -51,8 +51,8 @@ from tidegate.slot.subtask.builder import StatesInMemory
 from tidegate.slot.subtask.builder import build as build_subtask
 from tidegate.slot.subtask.chain import ChainOutput
 from tidegate.slot.subtask.deployment import Deployment
+from tidegate.storage.places import InlinePlace
 from tidegate.storage.reading import InlineReader
-from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.testing.clock import ManualClock
 from tidegate.testing.loop import ManualLoop
 from tidegate.typeinfo.types import is_any
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
 
 _OPERATOR: Final = OperatorId(bytes(16))
 _TURNS_MAX: Final = 1_000_000
+_NAMES: Final = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +459,7 @@ class _Subtask:
         if durable is not None:
             await durable
         pending.finish()
-        return pending.upload(_Memory())
+        return pending.upload(InlinePlace(_NAMES))
 
     # --- the host ---
 
@@ -590,18 +591,6 @@ class _InTheTestsThread:
 def _rows(batch: Batch) -> list[tuple[Any, int | None]]:
     rows = as_rows(batch)
     return list(zip(rows.values, rows.timestamps_ms or repeat(None), strict=False))
-
-
-_NAMES = count()
-
-
-class _Memory:
-    """A place that keeps all state in its handles."""
-
-    def stream(self) -> CheckpointStateOutputStream:
-        """A stream for one state; names are unique, since streams are told apart by them."""
-        name = f"memory:/harness-{next(_NAMES)}"
-        return CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
 
 
 def _vertex(node: StreamNode) -> Vertex:

@@ -13,6 +13,7 @@ from tidegate.api.operator import KeyCell
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import TidegateError
 from tidegate.state.backend import OperatorBackend
+from tidegate.state.scope import StateScope
 from tidegate.state.user import kinds, ttl
 from tidegate.state.user.timers import TIMERS, KeyedTimers, beside_time
 from tidegate.typeinfo.evolution import AsIs, judge
@@ -86,7 +87,7 @@ class RecordingStates:
         sample: OperatorSample,
     ) -> None:
         def backend(key_type: TypeInformation | None, cell: KeyCell) -> OperatorBackend:
-            return OperatorBackend(
+            scope = StateScope(
                 info.id,
                 KeyGroupRange(0, max_parallelism - 1),
                 max_parallelism,
@@ -96,6 +97,7 @@ class RecordingStates:
                 name=info.name,
                 uid=info.uid,
             )
+            return OperatorBackend(scope)
 
         self.backend = backend(key_type, KeyCell())
         self.cell, self.pair_cell = self.backend.cell, self.backend.pair_cell

@@ -13,7 +13,7 @@ from flinkformat.snapshots import FINISHED
 from tidegate.errors import FileMissing, TidegateError
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.format.samples import Sampled, keyed_sample, operator_sample
-from tidegate.state.heap.increments import in_streams
+from tidegate.state.format.streams import in_streams
 from tidegate.storage.reading import StateReader
 from tidegate.typeinfo.serializers import SerializerSnapshot
 

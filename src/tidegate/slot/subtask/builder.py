@@ -29,6 +29,7 @@ from tidegate.slot.subtask.pace import Turn
 from tidegate.slot.subtask.subtask import Subtask
 from tidegate.slot.subtask.turns import Turns
 from tidegate.state.backend import OperatorBackend
+from tidegate.state.scope import StateScope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ class StatesInMemory:
         info: OperatorInfo,
         key_type: TypeInformation | None,
     ) -> OperatorBackend:
-        return OperatorBackend(
+        scope = StateScope(
             info.id,
             deployment.key_groups,
             deployment.vertex.max_parallelism,
@@ -75,6 +76,8 @@ class StatesInMemory:
             name=info.name,
             uid=info.uid,
         )
+        return OperatorBackend(scope)
+        return OperatorBackend(scope)
 
 
 class _PassThrough(SourceOperator):

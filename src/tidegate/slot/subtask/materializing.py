@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.ending import Ending
     from tidegate.slot.subtask.host import Host
     from tidegate.state.backend import OperatorBackend
-    from tidegate.state.log.log_parts import Materialization
+    from tidegate.state.protocols import Materialization
 
 SLICE_MS: Final = 1.0
 """How long a slice is; the loop has three times as long for other work after it."""

@@ -34,7 +34,7 @@ from tidegate.state.format.headers import (
     rocksdb_header,
 )
 from tidegate.state.format.stream_reader import StreamReader
-from tidegate.state.heap.increments import in_streams
+from tidegate.state.format.streams import in_streams
 from tidegate.transport import codec
 from tidegate.typeinfo.serializers import values_in
 

@@ -26,20 +26,18 @@ from flinkformat.handles import (
 from tidegate.errors import FileMissing, FormatError, RestoreRefused
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
-from tidegate.state.backend import LocalPlace
 from tidegate.state.disk.by_entry import together, wholes_of
 from tidegate.state.disk.files import SHAREABLE
-from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
 from tidegate.state.disk.restore import COLUMNS_FILE, restored_space
 from tidegate.state.disk.store import PREFIX_BYTES, RocksDBMemory, after, prefix_of
 from tidegate.state.format.blocks import COLUMNS, PRESENT, Block
 from tidegate.state.format.headers import StateHeader, Version, reading, rocksdb_header
 from tidegate.state.format.stream_reader import StreamReader
+from tidegate.state.format.streams import bases, in_streams, log_streams
 from tidegate.state.heap.hashmap import Present
-from tidegate.state.heap.increments import in_streams
 from tidegate.state.heap.keyed import decoded_block
 from tidegate.state.log.changelog import COLUMNS_ID
-from tidegate.state.log.log_streams import bases, log_streams
 from tidegate.typeinfo.serializers import is_packed, join_pieces
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ from tidegate.state.columns.columns import (
     default_of,
 )
 from tidegate.state.columns.key_rows import KeyRows
+from tidegate.state.format.blocks import COLUMNS, Block
 from tidegate.state.format.headers import ColumnsHeader
 from tidegate.typeinfo.descriptions import describe, type_described
 from tidegate.typeinfo.types import PICKLED, TypeInformation
@@ -239,17 +240,19 @@ class ColumnsSnapshot:
         fields = [pa.field(name, each.arrow) for name, each in self._columns().items()]
         return pa.schema([key, *pane, *fields])
 
-    def sections(self) -> Iterator[tuple[int, int, bytes]]:
-        """Key group, rows and Arrow IPC record batch, for each key group that has keys."""
+    def blocks(self) -> dict[int, list[Block]]:
+        """Rows of each key group that has keys, as an Arrow IPC record batch."""
         rows = [table.rows.rows() for table in self.tables]
         key_groups = np.concatenate([self.key_groups.take(each) for each in rows])
         order = np.argsort(key_groups, kind="stable")
         groups, starts = np.unique(key_groups[order], return_index=True)
         batch = pa.record_batch(self._arrays(rows), schema=self._schema()).take(pa.array(order))
         ends = [*starts[1:], len(order)]
-        for group, start, end in zip(groups, starts, ends, strict=True):
-            section = batch.slice(start, end - start)
-            yield int(group), len(section), section.serialize().to_pybytes()
+        parts = [batch.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
+        return {
+            int(group): [Block(COLUMNS, 0, len(part), b"", part.serialize().to_pybytes())]
+            for group, part in zip(groups, parts, strict=True)
+        }
 
     def _arrays(self, rows: list[Longs]) -> list[pa.Array]:
         keys = pa.concat_arrays(self.keys).take(pa.array(np.concatenate(rows)))

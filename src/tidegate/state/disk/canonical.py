@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidegate.state.disk.codecs import StoredValues
     from tidegate.state.disk.store import RocksDBMemory
     from tidegate.state.format.headers import ColumnsHeader, RocksDBHeader, RocksDBState
-    from tidegate.storage.streams import StatePlace
+    from tidegate.storage.places import Place
 
 _ROWS_A_BLOCK: Final = 1024
 """So few that they are in a core's cache from the scan to the block (benchmarks/savepoint.py)."""
@@ -46,7 +46,7 @@ def write_canonical(
     header: RocksDBHeader,
     values: Mapping[str, StoredValues],
     key_groups: KeyGroupRange,
-    place: StatePlace,
+    place: Place,
     columns: tuple[ColumnsHeader, Mapping[int, Sequence[Block]]] | None,
     compress: Callable[[bytes], bytes] | None,
 ) -> KeyGroupsStateHandle:

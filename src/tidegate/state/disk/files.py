@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import StreamStateHandle
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.state.backend import StateReads
     from tidegate.state.disk.local_folders import LocalFolders
-    from tidegate.storage.places import CheckpointPlace
+    from tidegate.state.protocols import StateReads
+    from tidegate.storage.places import Place
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class IncrementalFiles:
         self,
         folder: Path,
         checkpoint: CheckpointId,
-        place: CheckpointPlace,
+        place: Place,
         *,
         shared: bool,
         meta: bytes,
@@ -183,7 +183,7 @@ def _refuse_outside(name: str, reader: StateReads) -> None:
 
 
 def _write(
-    files: Sequence[Path], place: CheckpointPlace, scope: CheckpointScope, threads: int
+    files: Sequence[Path], place: Place, scope: CheckpointScope, threads: int
 ) -> dict[str, StreamStateHandle]:
     calls = [partial(place.write, _parts_of(file), scope, merged=False) for file in files]
     handles = in_parallel(calls, threads)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import IncrementalRemoteKeyedStateHandle
     from tidegate.model.settings import RocksDBSettings
-    from tidegate.state.backend import StateReads
     from tidegate.state.format.headers import RocksDBHeader, RocksDBState
     from tidegate.state.format.samples import Sampled
+    from tidegate.state.protocols import StateReads
 
 _ENTRIES_OF_ONE: Final = 100
 """What is taken, at most, of a map or list that is stored by entry."""

@@ -30,8 +30,7 @@ from tidegate.state.format.headers import (
     reading,
     rocksdb_header,
 )
-from tidegate.state.heap.increments import in_streams
-from tidegate.state.log.log_streams import bases, log_streams
+from tidegate.state.format.streams import bases, in_streams, log_streams
 from tidegate.state.user.kinds import Kind
 from tidegate.typeinfo.key_classes import are_alike
 from tidegate.typeinfo.serializers import (
@@ -47,9 +46,10 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import KeyedStateHandle
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.state.backend import LocalPlace, StateReads
+    from tidegate.state.disk.local_folders import LocalPlace
     from tidegate.state.disk.store import Slice
     from tidegate.state.format.blocks import Block
+    from tidegate.state.protocols import StateReads
     from tidegate.typeinfo.types import MapTypeInfo
 
     Run = Iterable[Slice]

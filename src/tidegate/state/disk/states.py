@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from flinkformat.key_groups import KeyGroupRange
-    from tidegate.api.operator import KeyCell
     from tidegate.api.state import State, StateDescriptor
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.state.disk.layered import Codec, Layer, Log
+    from tidegate.state.disk.local_folders import LocalPlace
     from tidegate.state.disk.store import RocksDBStore
     from tidegate.state.log.log_parts import Append
+    from tidegate.state.scope import StateScope
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
 
@@ -68,39 +68,27 @@ class _Registered:
 class RocksDBKeyedStates:
     """All keyed row state of one operator in one subtask.
 
-    cell, pair_cell, key_type, now_ms, where: as for `KeyedStates`. store: the key space, with what
-    was restored. header: of what it holds; None if it is empty. entries_max: of the cache, over
-    all states, as asked for now. new_folder: for links. append: takes what is logged; None if
-    nothing is.
+    store: the key space, with what was restored. header: of what it holds; None where it is empty.
+    append: takes what is logged; None where nothing is.
     """
 
     def __init__(
         self,
-        cell: KeyCell,
-        pair_cell: KeyCell,
-        key_groups: KeyGroupRange,
-        max_parallelism: int,
+        scope: StateScope,
         store: RocksDBStore,
+        local: LocalPlace,
         *,
-        key_type: TypeInformation | None,
-        now_ms: Callable[[], int],
-        where: str,
-        entries_max: Callable[[], int],
-        new_folder: Callable[[], Path],
         header: RocksDBHeader | None = None,
         append: Append | None = None,
     ) -> None:
-        self._cell = cell
-        self._pair_cell = pair_cell
-        self._key_groups = key_groups
-        self.max_parallelism = max_parallelism
+        self._scope = scope
+        self._now_ms = scope.clock.wall_ms
+        self._where = scope.where
         self._store = store
-        self._now_ms = now_ms
-        self._where = where
-        self._entries_max = entries_max
-        self._new_folder = new_folder
+        self._entries_max = local.memory.entries_max
+        self._new_folder = local.folders.new_folder
         self._append = append
-        self._keys = Keys(key_type, where)
+        self._keys = Keys(scope.key_type, scope.where)
         self._held = {state.name: state for state in header.states} if header is not None else {}
         if header is not None and header.key is not None:
             self._keys.restore(header.key)
@@ -135,7 +123,7 @@ class RocksDBKeyedStates:
         kind = kinds.kind_of(descriptor, where=self._where)
         held, values = self._declared(descriptor, kind, namespace, where)
         keys = StoredKeys(self._keys, namespace, where)
-        cell = self._cell if namespace is None else self._pair_cell
+        cell = self._scope.cell if namespace is None else self._scope.pair_cell
         lists = None
         if not held.by_entry:
             copy = kinds.entry_copier(ttl.stored(descriptor))
@@ -244,7 +232,7 @@ class RocksDBKeyedStates:
         return RocksDBHeader(
             operator=operator,
             checkpoint=checkpoint,
-            max_parallelism=self.max_parallelism,
+            max_parallelism=self._scope.max_parallelism,
             key=self.key_type,
             states=held,
         )
@@ -313,8 +301,8 @@ class RocksDBKeyedStates:
     def _table(self, held: RocksDBState, keys: StoredKeys, codec: Codec[P]) -> LayeredTable[P]:
         return LayeredTable(
             self._store,
-            self._key_groups,
-            self.max_parallelism,
+            self._scope.key_groups,
+            self._scope.max_parallelism,
             held.number,
             keys,
             codec,

@@ -21,7 +21,7 @@ from flinkformat.handles import (
 from tidegate.state.format.blocks import COLUMNS, KeyedStreamWriter
 from tidegate.state.format.headers import KeyedHeader, OperatorHeader, header_bytes, rocksdb_header
 from tidegate.state.format.stream_reader import ElementReader, StreamReader
-from tidegate.state.heap.increments import in_streams
+from tidegate.state.format.streams import in_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

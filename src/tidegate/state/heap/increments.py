@@ -21,23 +21,24 @@ from typing import TYPE_CHECKING, Final
 from flinkformat.handles import (
     HandleAndLocalPath,
     IncrementalRemoteKeyedStateHandle,
-    KeyGroupsStateHandle,
 )
+from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId
-from tidegate.state.format.headers import SectionsHeader, header_bytes, sections_header
-from tidegate.state.log.log_streams import bases, log_streams
+from tidegate.state.format.headers import SectionsHeader, header_bytes
+from tidegate.state.heap.keyed import WholeStream
 from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
+from tidegate.storage.checkpoints import CheckpointScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from flinkformat.handles import KeyedStateHandle, StreamStateHandle
-    from flinkformat.key_groups import KeyGroupRange
-    from tidegate.model.ids import OperatorId
-    from tidegate.storage.places import CheckpointPlace
+    from flinkformat.handles import StreamStateHandle
+    from tidegate.model.elements import CheckpointOptions
+    from tidegate.state.heap.keyed import KeyedSnapshot, KeyedStates, Write
+    from tidegate.state.protocols import BesideRows
+    from tidegate.state.scope import StateScope
+    from tidegate.storage.places import Place
     from tidegate.storage.streams import CheckpointStateOutputStream
-
-    Write = Callable[[Callable[[bytes], None]], tuple[int, ...]]
 
     # A key group, and the checkpoint in which it was first as it is now.
     Edition = tuple[int, CheckpointId]
@@ -87,24 +88,43 @@ class SharedSections:
     """
 
     named: SharedFiles[Edition, Section]
+    tracked = True
 
-    def __init__(
-        self,
-        operator: OperatorId,
-        key_groups: KeyGroupRange,
-        max_parallelism: int,
-        backend_id: str,
-    ) -> None:
-        self.operator = operator
-        self.key_groups = key_groups
-        self.max_parallelism = max_parallelism
+    def __init__(self, scope: StateScope, backend_id: str) -> None:
+        self.scope = scope
         self.backend_id = backend_id
+        key_groups = scope.key_groups
         self.named = SharedFiles()
         self._editions = dict.fromkeys(key_groups, _RESTORED)
         # Since the newest of its sections that were named; None for any key of any state.
         self._changed: dict[int, dict[CheckpointId, Changed | None]] = {
             group: {} for group in key_groups
         }
+
+    def snapshot(
+        self,
+        states: KeyedStates,
+        checkpoint: CheckpointId,
+        options: CheckpointOptions,
+        columns: BesideRows | None,
+    ) -> KeyedSnapshot:
+        """The quick part of a snapshot. With columns in the stream, none of it is shared."""
+        whole = WholeStream.of(states.scope, checkpoint)
+        if columns is not None:
+            return states.snapshot(whole, columns)
+        self.changed(states.written(), checkpoint)
+        if options.kind not in (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT):
+            return states.snapshot(whole, None)
+        pending = self.begin(checkpoint, full=options.kind is SnapshotKind.FULL_CHECKPOINT)
+        return states.snapshot(pending, None, pending.changed)
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """A checkpoint is complete: the next ones may name its sections."""
+        self.named.on_complete(checkpoint)
+
+    def on_aborted(self, checkpoint: CheckpointId) -> None:
+        """A checkpoint was given up."""
+        self.named.on_aborted(checkpoint)
 
     def changed(self, written: Mapping[int, Changed | None], checkpoint: CheckpointId) -> None:
         """Keys that are new in a snapshot, by key group.
@@ -158,7 +178,7 @@ class SharedSections:
             for group, each in kept.items()
             if any(named[s.file] * 2 < s.beside for s in each.sections.values())
         )
-        given_up = set(islice(poor, max(1, len(self.key_groups) // _GIVEN_UP_SHARE)))
+        given_up = set(islice(poor, max(1, len(self._editions) // _GIVEN_UP_SHARE)))
         return {group: each for group, each in kept.items() if group not in given_up}
 
 
@@ -180,7 +200,7 @@ def _is_long(group: int, sections: Mapping[Edition, Section]) -> bool:
 
 
 class PendingSections:
-    """One checkpoint's part of it.
+    """One checkpoint's part of it; a `keyed.Target`.
 
     changed: of the key groups of which it names sections again, what was written to since.
     """
@@ -194,27 +214,34 @@ class PendingSections:
         editions: dict[int, CheckpointId],
     ) -> None:
         self.changed = changed
+        self.checkpoint = checkpoint
+        self.compress = shared.scope.compress
         self._shared = shared
-        self._checkpoint = checkpoint
         self._again = again
         self._editions = editions
 
-    def upload(
-        self, place: CheckpointPlace, stream: CheckpointStateOutputStream | None, write: Write
-    ) -> IncrementalRemoteKeyedStateHandle:
-        """Write what changed, and name the rest. Blocking, off the loop.
+    def open(self, place: Place) -> CheckpointStateOutputStream:
+        return place.stream(CheckpointScope.SHARED, merged=False)
 
-        stream: a shared one for what changed; None if nothing has. write: writes what is left of
-        it and gives the offset of each key group. Raises StorageFailed.
-        """
+    def upload(
+        self,
+        place: Place,
+        stream: CheckpointStateOutputStream | None,
+        write: Write,
+        *,
+        is_empty: bool,
+    ) -> IncrementalRemoteKeyedStateHandle:
+        """Write what changed, and name the rest. Blocking, off the loop. Raises StorageFailed."""
+        if stream is None and not is_empty:
+            stream = self.open(place)
         try:
             return self._upload(place, stream, write)
         except BaseException:
-            self._shared.named.on_aborted(self._checkpoint)
+            self._shared.named.on_aborted(self.checkpoint)
             raise
 
     def _upload(
-        self, place: CheckpointPlace, stream: CheckpointStateOutputStream | None, write: Write
+        self, place: Place, stream: CheckpointStateOutputStream | None, write: Write
     ) -> IncrementalRemoteKeyedStateHandle:
         shared, sections = self._shared, dict(self._again)
         named: dict[str, StreamStateHandle] = {
@@ -227,16 +254,18 @@ class PendingSections:
             named[name], size = handle, handle.state_size
             sections |= written
             if in_own_files({name: handle}):
-                shared.named.uploaded(self._checkpoint, written)
+                shared.named.uploaded(self.checkpoint, written)
         files: dict[str, list[tuple[int, int]]] = {}
         for (group, _), place_of in sorted(sections.items(), key=_as_written):
             files.setdefault(place_of.file, []).append((group, place_of.offset))
-        header = SectionsHeader(shared.operator, self._checkpoint, shared.max_parallelism, files)
+        header = SectionsHeader(
+            shared.scope.operator, self.checkpoint, shared.scope.max_parallelism, files
+        )
         meta = place.write([header_bytes(header)])
         return IncrementalRemoteKeyedStateHandle(
-            self._checkpoint,
+            self.checkpoint,
             shared.backend_id,
-            shared.key_groups,
+            shared.scope.key_groups,
             size + meta.state_size,
             meta,
             tuple(HandleAndLocalPath(name, named[name]) for name in files),
@@ -248,13 +277,13 @@ class PendingSections:
         self, name: str, stream: CheckpointStateOutputStream, write: Write
     ) -> tuple[StreamStateHandle, dict[Edition, Section]]:
         with stream:
-            offsets = dict(zip(self._shared.key_groups, write(stream.write), strict=True))
+            offsets = dict(zip(self._shared.scope.key_groups, write(stream.write), strict=True))
             marks = [*sorted(offset for offset in offsets.values() if offset), stream.position]
             handle = stream.close_and_get_handle()
         end_of, beside = dict(pairwise(marks)), marks[-1] - marks[0]
         sections = {
             (group, self._editions[group]): Section(
-                name, handle, offset, end_of[offset] - offset, beside, self._checkpoint
+                name, handle, offset, end_of[offset] - offset, beside, self.checkpoint
             )
             for group, offset in offsets.items()
             if offset
@@ -265,34 +294,3 @@ class PendingSections:
 def _as_written(place: tuple[Edition, Section]) -> tuple[CheckpointId, int]:
     (group, _), section = place
     return section.checkpoint, group
-
-
-def in_streams(
-    handles: Iterable[KeyedStateHandle],
-    wanted: KeyGroupRange,
-    read: Callable[[StreamStateHandle], bytes],
-) -> Iterator[KeyedStateHandle]:
-    """The handles, with those of such checkpoints as the streams that hold key groups of a range.
-
-    Those of a changelog come as its base, and after all bases the logs. Raises FormatError.
-    """
-    given = list(handles)
-    for handle in bases(given):
-        # State on disk always has files of its own, beside those that it shares.
-        if isinstance(handle, IncrementalRemoteKeyedStateHandle) and not handle.private_state:
-            yield from _streams_of(handle, wanted, memoryview(read(handle.meta)))
-        else:
-            yield handle
-    yield from log_streams(given, wanted, read)
-
-
-def _streams_of(
-    handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange, meta: memoryview
-) -> Iterator[KeyGroupsStateHandle]:
-    header = sections_header(meta, handle.meta.physical_id)
-    places = {file.local_path: file.handle for file in handle.shared_state}
-    for name, sections in header.files.items():
-        offsets = {group: offset for group, offset in sections if group in wanted}
-        if offsets:
-            of_each = tuple(offsets.get(group, 0) for group in handle.key_groups)
-            yield KeyGroupsStateHandle(handle.key_groups, of_each, places[name], name)

@@ -10,26 +10,36 @@ next snapshot unchanged.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from flinkformat.handles import KeyGroupsStateHandle
 from tidegate.errors import FormatError
-from tidegate.state.format.blocks import MISSING, PRESENT, Block
+from tidegate.state.format.blocks import MISSING, PRESENT, Block, KeyedStreamWriter
 from tidegate.state.format.headers import StateHeader, reading
 from tidegate.state.format.misfits import encoded_as_declared, encoded_keys
 from tidegate.state.heap.hashmap import HashMapTable, Missing, Present
 from tidegate.state.user import kinds, ttl
 from tidegate.state.user.keys import Keys, check_asked_alike, check_restored, paired
+from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 
+    from flinkformat.handles import KeyedStateHandle
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.api.operator import KeyCell
     from tidegate.api.state import State, StateDescriptor
+    from tidegate.model.ids import CheckpointId
+    from tidegate.state.protocols import BesideRows
+    from tidegate.state.scope import StateScope
+    from tidegate.storage.places import Place
+    from tidegate.storage.streams import CheckpointStateOutputStream
     from tidegate.typeinfo.serializers import Reader, Serializer
     from tidegate.typeinfo.types import TypeInformation
 
+    # Writes what is left of a stream, and gives the offset of each key group.
+    Write = Callable[[Callable[[bytes], None]], tuple[int, ...]]
 
 _BUSY_SHARE: Final = 4
 """A key group is busy where one in this many of its keys, or more, were written to."""
@@ -71,35 +81,18 @@ class Restored:
 
 
 class KeyedStates:
-    """All keyed row state of one operator. where: names the operator in errors.
+    """All keyed row state of one operator.
 
-    pair_cell: what states with a namespace stand on. key_type: as declared; None for what the keys
-    themselves are. now_ms: processing time. tracked: whether it is asked for what was `written`.
-    logged: whether `logged.LoggedStates` drains it.
+    tracked: whether it is asked for what was `written`. logged: whether `log.logged.LoggedHeap`
+    drains it.
     """
 
-    def __init__(
-        self,
-        cell: KeyCell,
-        pair_cell: KeyCell,
-        key_groups: KeyGroupRange,
-        max_parallelism: int,
-        *,
-        key_type: TypeInformation | None,
-        now_ms: Callable[[], int],
-        where: str,
-        tracked: bool = False,
-        logged: bool = False,
-    ) -> None:
-        self._cell = cell
-        self._pair_cell = pair_cell
-        self._key_groups = key_groups
-        self._max_parallelism = max_parallelism
-        self._now_ms = now_ms
-        self._where = where
+    def __init__(self, scope: StateScope, *, tracked: bool = False, logged: bool = False) -> None:
+        self.scope = scope
+        self._where = scope.where
         self._tracked = tracked
         self._logged = logged
-        self._keys = Keys(key_type, where)
+        self._keys = Keys(scope.key_type, scope.where)
         self._states: dict[str, Registered] = {}
         self._restored: dict[str, list[Restored]] = {}
         self._busy: set[int] = set()
@@ -119,16 +112,16 @@ class KeyedStates:
         kind = kinds.kind_of(descriptor, where=self._where)
         stored = ttl.stored(descriptor)
         copy = kinds.entry_copier(stored)
-        cell = self._cell if namespace is None else self._pair_cell
+        scope = self.scope
         table = HashMapTable(
-            cell,
-            self._key_groups,
-            self._max_parallelism,
+            scope.cell if namespace is None else scope.pair_cell,
+            scope.key_groups,
+            scope.max_parallelism,
             copy=copy,
             tracked=self._tracked,
             logged=self._logged,
         )
-        view, kept = ttl.view(descriptor, table, self._now_ms)
+        view, kept = ttl.view(descriptor, table, scope.clock.wall_ms)
         serializer = serializer_of(kinds.entry_type(stored))
         written = serializer.snapshot().to_bytes()
         spaces = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
@@ -174,32 +167,37 @@ class KeyedStates:
         return sum(map(len, written.values())) * _BUSY_SHARE > entries
 
     def snapshot(
-        self, changed: Mapping[int, Mapping[str, Collection[object]]] = _NOTHING
-    ) -> KeyedSnapshot | None:
-        """The quick part of a snapshot: in proportion to the key groups. None without state.
+        self,
+        target: Target,
+        columns: BesideRows | None,
+        changed: Mapping[int, Mapping[str, Collection[object]]] = _NOTHING,
+    ) -> KeyedSnapshot:
+        """The quick part of a snapshot: in proportion to the key groups.
 
         changed: key groups of which this one has only some keys, by state, for an earlier one
         holds the others as they are.
         """
         live: list[_Live] = []
-        for index, (name, state) in enumerate(self._states.items()):
+        for state in self._states.values():
+            name = state.header.name
             only = {group: keys[name] for group, keys in changed.items() if name in keys}
             kept = changed.keys() - only.keys()
             groups = frozenset(state.table.freeze(kept, only, self._busy))
-            live.append(_Live(index, state, groups, only))
+            live.append(_Live(state, groups, partial(_frozen, state, only)))
         left = self.unclaimed
         if not left and not changed and not any(each.groups for each in live):
-            return None
-        keys = self._keys.serializer or self._learn_keys(live)
-        return KeyedSnapshot(live, left, keys, self._where, changed)
+            live = []
+        return KeyedSnapshot(self, live, left, target, columns, partly=changed)
+
+    def base(self, target: Target) -> KeyedSnapshot:
+        """All entries, each as it is when it is encoded, while they are written to."""
+        groups = frozenset(self.scope.key_groups)
+        live = [_Live(state, groups, partial(_current, state)) for state in self._states.values()]
+        return KeyedSnapshot(self, live, self.unclaimed, target, None)
 
     def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of everything in a state."""
         return self._states[name].table.scan()
-
-    @property
-    def key_groups(self) -> KeyGroupRange:
-        return self._key_groups
 
     @property
     def registered(self) -> list[Registered]:
@@ -228,12 +226,13 @@ class KeyedStates:
             key, _ = cast("tuple[object, object]", key)
         return paired(self._keys.serializer or self._keys.of(key), state.namespace)
 
-    def _learn_keys(self, live: list[_Live]) -> Serializer:
-        state = next(each.state for each in live if each.groups)
-        _, key, _ = next(state.table.scan())
-        if state.namespace is not None:
-            key, _ = cast("tuple[object, object]", key)
-        return self._keys.of(key)
+    def learned_key_type(self) -> bytes | None:
+        """Snapshot of the keys' serializer, learned from the first entry if it is not known yet."""
+        for state in self._states.values() if self._keys.serializer is None else ():
+            for _, key, _ in state.table.scan():
+                self.keys_of(state, key)
+                return self.key_type
+        return self.key_type
 
     def _check_pair(self, pair: object) -> None:
         self._keys.check(cast("tuple[object, object]", pair)[0])
@@ -248,7 +247,7 @@ class KeyedStates:
             old,
             state.descriptor,
             had_times=restored.header.ttl,
-            now_ms=self._now_ms,
+            now_ms=self.scope.clock.wall_ms,
             where=where,
         )
         keys = paired(self._keys.serializer, state.namespace)
@@ -274,33 +273,110 @@ def decoded_block(block: Block, keys: Reader, values: Reader, where: str) -> Pre
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """A table in a snapshot. index: its state's in the header. groups: those that were frozen.
+    """A table in a snapshot. groups: of which it has entries. pieces: gives those of a group."""
 
-    only: of some of them, the keys that are wanted.
-    """
-
-    index: int
     state: Registered
     groups: frozenset[int]
-    only: Mapping[int, Collection[object]]
+    pieces: Callable[[int, Callable[[], int]], Iterator[Present | Missing]]
+
+
+def _frozen(
+    state: Registered,
+    only: Mapping[int, Collection[object]],
+    group: int,
+    rows: Callable[[], int],
+) -> Iterator[Present | Missing]:
+    return state.table.pieces(group, rows, state.kept, only.get(group))
+
+
+def _current(state: Registered, group: int, rows: Callable[[], int]) -> Iterator[Present]:
+    return state.table.current(group, rows, state.kept)
+
+
+class Target(Protocol):
+    """Where a stream of keyed rows goes, and what its handle says."""
+
+    @property
+    def checkpoint(self) -> CheckpointId:
+        """The checkpoint that its header names."""
+        ...
+
+    @property
+    def compress(self) -> Callable[[bytes], bytes] | None:
+        """Makes sections smaller; None where they are written as they are."""
+        ...
+
+    def open(self, place: Place) -> CheckpointStateOutputStream:
+        """A stream that is written while more is encoded."""
+        ...
+
+    def upload(
+        self,
+        place: Place,
+        stream: CheckpointStateOutputStream | None,
+        write: Write,
+        *,
+        is_empty: bool,
+    ) -> KeyedStateHandle:
+        """Write what is left of it. stream: that was opened before. is_empty: nothing is left."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WholeStream:
+    """A stream of all keyed rows. name: of its handle."""
+
+    key_groups: KeyGroupRange
+    checkpoint: CheckpointId
+    name: str
+    compress: Callable[[bytes], bytes] | None
+
+    @staticmethod
+    def of(scope: StateScope, checkpoint: CheckpointId) -> WholeStream:
+        """Describe the stream that a checkpoint writes for itself."""
+        name = scope.handle_name(checkpoint)
+        return WholeStream(scope.key_groups, checkpoint, name, scope.compress)
+
+    def open(self, place: Place) -> CheckpointStateOutputStream:
+        return place.stream(CheckpointScope.EXCLUSIVE, merged=False)
+
+    def upload(
+        self,
+        place: Place,
+        stream: CheckpointStateOutputStream | None,
+        write: Write,
+        *,
+        is_empty: bool,
+    ) -> KeyGroupsStateHandle:
+        del is_empty
+        with stream or place.stream() as stream:
+            offsets = write(stream.write)
+            handle = stream.close_and_get_handle()
+        return KeyGroupsStateHandle(self.key_groups, offsets, handle, self.name)
 
 
 class KeyedSnapshot:
-    """Keyed row state frozen at the barrier, encoded step by step."""
+    """Keyed rows in memory on their way into a stream, a `protocols.Pending`.
+
+    partly: key groups of which only some keys are in it.
+    """
 
     def __init__(
         self,
+        states: KeyedStates,
         live: list[_Live],
         left: list[Restored],
-        keys: Serializer,
-        where: str,
-        partly: Container[int],
+        target: Target,
+        columns: BesideRows | None,
+        *,
+        partly: Container[int] = (),
     ) -> None:
+        self._states = states
         self._live = live
-        self._keys = [paired(keys, each.state.namespace) for each in live]
-        self._where = where
-        self.key = keys.snapshot().to_bytes()
-        self.headers = [each.state.header for each in live] + [each.header for each in left]
+        self._target = target
+        self._columns = columns
+        self._key = states.learned_key_type() if live or left else None
+        self._headers = [each.state.header for each in live] + [each.header for each in left]
         self._blocks = {
             group: blocks
             for group, blocks in as_restored(left, len(live)).items()
@@ -308,47 +384,84 @@ class KeyedSnapshot:
         }
         self._whole_below = 0
         self._waiting: dict[int, int] = {}
-
-    @property
-    def blocks(self) -> Mapping[int, list[Block]]:
-        return self._blocks
+        self._stream: CheckpointStateOutputStream | None = None
+        self._writer: KeyedStreamWriter | None = None
+        self._keys: dict[int, Serializer] = {}
 
     @property
     def waiting(self) -> int:
-        return sum(list(self._waiting.values()))
-
-    def taken(self) -> Iterator[tuple[int, list[Block]]]:
-        """Take out the key groups of which nothing is left to be encoded, in their order.
-
-        By one thread at a time, which may be another one than that of `steps`.
-        """
-        whole_below = self._whole_below
-        for group in sorted(group for group in list(self._blocks) if group < whole_below):
-            yield group, self._blocks.pop(group)
-            self._waiting.pop(group, None)
+        # Columns come last in each key group: until they are copied, none of them is whole.
+        return 0 if self._columns is not None else sum(list(self._waiting.values()))
 
     def steps(self, rows: Callable[[], int]) -> Iterator[int]:
-        """Encodes key group by key group; a step encodes `rows` entries and yields their number."""
         for group in sorted(frozenset[int]().union(*(each.groups for each in self._live))):
             blocks = self._blocks.setdefault(group, [])
-            for each in self._live:
-                if group not in each.groups:
-                    continue
-                only = each.only.get(group)
-                for piece in each.state.table.pieces(group, rows, each.state.kept, only):
+            for index, each in enumerate(self._live):
+                for piece in each.pieces(group, rows) if group in each.groups else ():
                     if piece.keys:
-                        blocks.append(self._encoded(piece, each))
+                        blocks.append(self._encoded(piece, index, each.state))
                     yield len(piece.keys)
             self._whole_below = group + 1
             self._waiting[group] = sum(block.size for block in blocks)
+        if self._columns is not None:
+            yield from self._columns.steps()
 
-    def cancel(self) -> None:
-        """Frees everything kept for the snapshot."""
+    def thaw(self) -> None:
         for each in self._live:
             each.state.table.thaw()
+        if self._columns is not None:
+            self._columns.release()
 
-    def _encoded(self, piece: Present | Missing, live: _Live) -> Block:
-        return block_of(piece, live.index, live.state, self._keys[live.index], self._where)
+    def write(self, place: Place) -> None:
+        blocks, whole_below = self._blocks, self._whole_below
+        if self._stream is None:
+            self._stream = self._target.open(place)
+        writer = self._writer = self._writer or self._new_writer(self._stream.write)
+        for group in sorted(group for group in list(blocks) if group < whole_below):
+            writer.add(group, blocks.pop(group))
+            self._waiting.pop(group, None)
+
+    def upload(self, place: Place) -> KeyedStateHandle | None:
+        rows, columns = self._blocks, self._columns
+        if not self._headers and columns is None:
+            return None
+
+        def write(out: Callable[[bytes], None]) -> tuple[int, ...]:
+            writer = self._writer or self._new_writer(out)
+            batches = {} if columns is None else columns.blocks()
+            for group in self._states.scope.key_groups:
+                writer.add(group, [*rows.get(group, ()), *batches.get(group, ())])
+            return writer.offsets
+
+        try:
+            is_empty = columns is None and not any(rows.values())
+            return self._target.upload(place, self._stream, write, is_empty=is_empty)
+        finally:
+            if columns is not None:
+                columns.release()
+            self._blocks = {}
+
+    def acknowledged(self) -> None:
+        """Rows in memory need no answer."""
+
+    def cancel(self) -> None:
+        self._blocks = {}
+
+    def _new_writer(self, out: Callable[[bytes], None]) -> KeyedStreamWriter:
+        scope, columns = self._states.scope, self._columns
+        header = scope.header(
+            self._target.checkpoint,
+            self._key,
+            self._headers,
+            None if columns is None else columns.header,
+        )
+        return KeyedStreamWriter(out, header, scope.key_groups, self._target.compress)
+
+    def _encoded(self, piece: Present | Missing, index: int, state: Registered) -> Block:
+        keys = self._keys.get(index)
+        if keys is None:
+            keys = self._keys[index] = self._states.keys_of(state, piece.keys[0])
+        return block_of(piece, index, state, keys, self._states.scope.where)
 
 
 def as_restored(left: Iterable[Restored], first: int) -> dict[int, list[Block]]:

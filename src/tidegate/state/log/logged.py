@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from flinkformat.handles import KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
-from tidegate.state.format.blocks import KeyedStreamWriter
-from tidegate.state.format.headers import KeyedHeader
-from tidegate.state.heap.keyed import as_restored, block_of
+from tidegate.state.heap.keyed import WholeStream, block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from flinkformat.key_groups import KeyGroupRange
-    from tidegate.clock import Clock
-    from tidegate.model.ids import OperatorId
-    from tidegate.state.format.blocks import Block
-    from tidegate.state.heap.hashmap import Missing, Present
-    from tidegate.state.heap.keyed import KeyedStates, Registered
-    from tidegate.state.log.changelog import Base, ChangeLog
-    from tidegate.state.log.log_parts import Append, LogPlace
-    from tidegate.storage.streams import CheckpointStateOutputStream
-
-_ROWS_A_STEP: Final = 512
+    from tidegate.state.heap.keyed import KeyedSnapshot, KeyedStates, Registered
+    from tidegate.state.heap.pieces import Missing, Present
+    from tidegate.state.log.log_parts import Append, Base
+    from tidegate.storage.places import Place, SharedPlace
 
 
-class LoggedStates:
-    """Drains the states of an operator into a log. append: as `changelog.ChangeLog.append`.
+class LoggedHeap:
+    """Rows in memory as a log asks for them, a `LoggedRows`. append: adds to the log."""
 
-    where: names the operator in errors.
-    """
-
-    def __init__(self, states: KeyedStates, append: Append, where: str) -> None:
+    def __init__(self, states: KeyedStates, append: Append) -> None:
         self._states = states
         self._append = append
-        self._where = where
 
     @property
     def undrained(self) -> int:
@@ -46,9 +32,8 @@ class LoggedStates:
         return self._states.key_type
 
     def drain(self, rows: int) -> None:
-        """Logs this many entries, in their current form. Raises UserError."""
         for state in self._states.registered:
-            for group in self._states.key_groups:
+            for group in self._states.scope.key_groups:
                 if rows <= 0:
                     return
                 pieces = state.table.drain(group, rows, state.kept)
@@ -58,10 +43,9 @@ class LoggedStates:
                     state.table.undrain(group, pieces)
                     raise
 
-    def cut(self) -> Tail:
-        """Sets aside the rest, to be logged in its current form."""
+    def cut(self, sealed: Callable[[], None]) -> Tail:
         cut = [(state, state.table.cut()) for state in self._states.registered]
-        return Tail(self, [(state, groups) for state, groups in cut if groups])
+        return Tail(self, [(state, groups) for state, groups in cut if groups], sealed)
 
     def tail(
         self, cut: list[tuple[Registered, list[int]]], rows: Callable[[], int]
@@ -72,25 +56,19 @@ class LoggedStates:
                 for piece in state.table.tail(group, rows, state.kept):
                     yield self._log(state, group, [piece])
 
-    def base(
-        self,
-        log: ChangeLog,
-        base: Base,
-        place: LogPlace,
-        operator: OperatorId,
-        max_parallelism: int,
-        clock: Clock,
-    ) -> StreamedBase:
-        """All entries, each as of its encoding, written in the background."""
-        number = CheckpointId(base.number)
-        rows = _AllRows(self._states, operator, number, max_parallelism, self._where)
-        return StreamedBase(log, base, place, self._states.key_groups, rows, clock)
+    def whole(self, checkpoint: CheckpointId, number: CheckpointId) -> KeyedSnapshot:
+        del number
+        return self._states.snapshot(WholeStream.of(self._states.scope, checkpoint), None)
+
+    def base(self, base: Base, place: SharedPlace) -> KeyedSnapshot:
+        groups, number = self._states.scope.key_groups, CheckpointId(base.number)
+        return self._states.base(WholeStream(groups, number, place.new_name(), None))
 
     def _log(self, state: Registered, group: int, pieces: Iterable[Present | Missing]) -> int:
         count = 0
         for piece in pieces:
             keys = self._states.keys_of(state, piece.keys[0])
-            block = block_of(piece, 0, state, keys, self._where)
+            block = block_of(piece, 0, state, keys, self._states.scope.where)
             self._append(
                 group, state.header, block.kind, block.rows, bytes(block.keys), bytes(block.values)
             )
@@ -99,122 +77,37 @@ class LoggedStates:
 
 
 class Tail:
-    """Entries written before a barrier and not logged yet."""
+    """Entries written before a barrier and not logged yet; a `protocols.Pending`."""
 
-    def __init__(self, states: LoggedStates, cut: list[tuple[Registered, list[int]]]) -> None:
-        self._states = states
+    waiting = 0
+
+    def __init__(
+        self,
+        rows: LoggedHeap,
+        cut: list[tuple[Registered, list[int]]],
+        sealed: Callable[[], None],
+    ) -> None:
+        self._rows = rows
         self._cut = cut
+        self._sealed = sealed
 
     def steps(self, rows: Callable[[], int]) -> Iterator[int]:
-        """Logs step by step; a step logs `rows` entries and yields their number."""
-        return self._states.tail(self._cut, rows)
+        yield from self._rows.tail(self._cut, rows)
+        self._sealed()
 
-    def cancel(self) -> None:
-        """Counts unlogged entries as written after the barrier."""
+    def thaw(self) -> None:
+        """Entries that are not logged yet count as written after the barrier."""
         for state, _ in self._cut:
             state.table.thaw()
 
+    def write(self, place: Place) -> None:
+        """The log writes its entries."""
 
-class _AllRows:
-    """All keyed rows by key group, while writes go on."""
+    def upload(self, place: Place) -> None:
+        """The log writes its entries."""
 
-    def __init__(
-        self,
-        states: KeyedStates,
-        operator: OperatorId,
-        checkpoint: CheckpointId,
-        max_parallelism: int,
-        where: str,
-    ) -> None:
-        self._states = states
-        self._live = states.registered
-        left = states.unclaimed
-        self._left = as_restored(left, len(self._live))
-        self._where = where
-        headers = [each.header for each in (*self._live, *left)]
-        key = self._learned_key()
-        self.header = KeyedHeader(operator, checkpoint, max_parallelism, key, headers, None)
+    def acknowledged(self) -> None:
+        """The log is told by its own snapshot."""
 
-    def sections(self) -> Iterator[tuple[int, list[Block]] | None]:
-        """Each encoded key group; None ends a step. Drawn on the loop."""
-        for group in self._states.key_groups:
-            blocks: list[Block] = []
-            for index, state in enumerate(self._live):
-                for piece in state.table.current(group, lambda: _ROWS_A_STEP, state.kept):
-                    keys = self._states.keys_of(state, piece.keys[0])
-                    blocks.append(block_of(piece, index, state, keys, self._where))
-                    yield None
-            yield group, blocks + self._left.get(group, [])
-
-    def _learned_key(self) -> bytes | None:
-        for state in self._live:
-            for _, key, _ in state.table.scan():
-                self._states.keys_of(state, key)
-                break
-        return self._states.key_type
-
-
-class StreamedBase:
-    """All keyed rows on their way into a base; a `log_parts.Materialization`."""
-
-    def __init__(
-        self,
-        log: ChangeLog,
-        base: Base,
-        place: LogPlace,
-        key_groups: KeyGroupRange,
-        rows: _AllRows,
-        clock: Clock,
-    ) -> None:
-        self._log = log
-        self._base = base
-        self._place = place
-        self._key_groups = key_groups
-        self._header = rows.header
-        self._sections = rows.sections()
-        self._clock = clock
-        self._encoded: list[tuple[int, list[Block]]] = []
-        self._whole = False
-        self._stream: CheckpointStateOutputStream | None = None
-        self._rows: KeyedStreamWriter | None = None
-        self.waiting = 0
-
-    def encode(self, budget_ms: float) -> bool:
-        deadline = self._clock.precise_s() + budget_ms / 1000
-        for section in self._sections:
-            if section is not None:
-                self._encoded.append(section)
-                self.waiting += sum(block.size for block in section[1])
-            elif self._clock.precise_s() >= deadline:
-                return False
-        self._whole = True
-        return True
-
-    def write(self) -> None:
-        """Writes encoded bytes. After StorageFailed no stream is open."""
-        encoded, self._encoded, self.waiting = self._encoded, [], 0
-        stream = self._stream = self._stream or self._place.stream()
-        try:
-            rows = self._rows = self._rows or KeyedStreamWriter(
-                stream.write, self._header, self._key_groups
-            )
-            for group, blocks in encoded:
-                rows.add(group, blocks)
-            if self._whole:
-                handle = stream.close_and_get_handle()
-                name = self._place.new_name()
-                self._log.durable(
-                    self._base,
-                    KeyGroupsStateHandle(self._key_groups, rows.offsets, handle, name),
-                    self._place,
-                )
-        except BaseException:
-            self.give_up()
-            raise
-
-    def give_up(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    def take(self) -> None:
-        self._log.take(self._base)
+    def cancel(self) -> None:
+        """The log keeps what it has."""

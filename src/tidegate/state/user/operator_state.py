@@ -10,11 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from flinkformat.handles import StateDistribution
+from flinkformat.handles import OperatorStreamStateHandle, StateDistribution, StateMetaInfo
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import ConfigError, RestoreRefused, UserError
-from tidegate.state.format.blocks import element
-from tidegate.state.format.headers import StateHeader, reading
+from tidegate.state.format.blocks import element, element_bytes
+from tidegate.state.format.headers import (
+    OperatorHeader,
+    StateHeader,
+    header_bytes,
+    operator_header,
+    reading,
+)
 from tidegate.state.format.misfits import encoded_as_declared
 from tidegate.typeinfo.copies import private_copy
 from tidegate.typeinfo.evolution import reader_for
@@ -22,11 +28,14 @@ from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
-    from flinkformat.handles import StateMetaInfo
+    from flinkformat.handles import OperatorStateHandle
     from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor
-    from tidegate.state.format.headers import OperatorHeader
+    from tidegate.model.ids import CheckpointId
+    from tidegate.state.protocols import StateReads
+    from tidegate.state.scope import StateScope
+    from tidegate.storage.places import Place
     from tidegate.typeinfo.serializers import Serializer
 
 LIST_KIND = "operator list"
@@ -157,14 +166,13 @@ class _Restored:
 
 
 class OperatorStates:
-    """All operator state of one subtask of one operator. where: names the operator in errors.
+    """All operator state of one subtask of one operator."""
 
-    first: whether it is the first subtask; it keeps for all what nobody asks for of union state.
-    """
-
-    def __init__(self, where: str, *, first: bool) -> None:
-        self._where = where
-        self._first = first
+    def __init__(self, scope: StateScope) -> None:
+        self._scope = scope
+        self._where = scope.where
+        # The first subtask keeps for all what nobody asks for of union state.
+        self._first = 0 in scope.key_groups
         self._states: dict[str, _Registered] = {}
         self._restored: dict[str, list[_Restored]] = {}
 
@@ -212,23 +220,21 @@ class OperatorStates:
         assert isinstance(held.state, SubtaskBroadcastState)
         return held.state
 
-    def restore(
-        self,
-        header: OperatorHeader,
-        states: Mapping[str, StateMetaInfo],
-        data: memoryview,
-        where: str,
-    ) -> None:
-        """Keeps the elements of a handle until they are requested."""
-        headers = {state.name: state for state in header.states}
-        for name, meta in states.items():
+    def restore(self, handle: OperatorStateHandle, reader: StateReads) -> None:
+        """Take in the elements that a handle names, until they are asked for."""
+        if handle.state_size == 0:
+            return
+        where = handle.delegate.physical_id
+        data = memoryview(reader.read(handle.delegate))
+        headers = {state.name: state for state in operator_header(data, where).states}
+        for name, meta in handle.states.items():
             # A copy of each: elements are small, and a view would keep the whole stream.
             elements = [bytes(element(data, offset, where)) for offset in meta.offsets]
             restored = _Restored(headers[name], meta.mode, elements)
             self._restored.setdefault(name, []).append(restored)
 
-    def snapshot(self) -> OperatorSnapshot | None:
-        """The quick part of a snapshot: copies of all elements. None without state."""
+    def snapshot(self, checkpoint: CheckpointId) -> OperatorSnapshot:
+        """The quick part of a snapshot: copies of all elements."""
         live = [
             (state, [private_copy(each) for each in state.elements()])
             for state in self._states.values()
@@ -239,7 +245,7 @@ class OperatorStates:
             for restored in parts
             if self._first or restored.mode is not StateDistribution.UNION
         ]
-        return OperatorSnapshot(live, left, self._where) if live or left else None
+        return OperatorSnapshot(self._scope, checkpoint, live, left)
 
     def _held(self, descriptor: OperatorStateDescriptor | MapStateDescriptor) -> _Registered | None:
         held = self._states.get(descriptor.name)
@@ -276,28 +282,27 @@ class OperatorStates:
 
 
 class OperatorSnapshot:
-    """Operator state frozen at the barrier, encoded step by step."""
+    """Operator state as at the barrier, a `protocols.Pending`."""
+
+    waiting = 0
 
     def __init__(
         self,
+        scope: StateScope,
+        checkpoint: CheckpointId,
         live: list[tuple[_Registered, list[object]]],
         left: list[_Restored],
-        where: str,
     ) -> None:
+        self._scope = scope
         self._live = live
-        self._where = where
-        self.headers = [state.header for state, _ in live] + [each.header for each in left]
+        headers = [state.header for state, _ in live] + [each.header for each in left]
+        self._header = OperatorHeader(scope.operator, checkpoint, headers)
         self._encoded: list[tuple[str, StateDistribution, list[bytes]]] = [
             (state.header.name, state.mode, []) for state, _ in live
         ]
         self._encoded += [(each.header.name, each.mode, each.elements) for each in left]
 
-    @property
-    def encoded(self) -> list[tuple[str, StateDistribution, list[bytes]]]:
-        return self._encoded
-
     def steps(self, rows: Callable[[], int]) -> Iterator[int]:
-        """Encodes; a step encodes `rows` elements and yields their number."""
         for (state, elements), (_, _, encoded) in zip(self._live, self._encoded, strict=False):
             start = 0
             while start < len(elements):
@@ -306,6 +311,36 @@ class OperatorSnapshot:
                 encoded += [self._encode(state, each) for each in piece]
                 yield len(piece)
 
+    def thaw(self) -> None:
+        """Nothing is frozen: the elements were copied."""
+
+    def write(self, place: Place) -> None:
+        """Nothing is written before the rest."""
+
+    def upload(self, place: Place) -> OperatorStreamStateHandle | None:
+        encoded, compress = self._encoded, self._scope.compress
+        if not encoded:
+            return None
+        metas: dict[str, StateMetaInfo] = {}
+        with place.stream() as stream:
+            stream.write(header_bytes(self._header))
+            for name, mode, elements in encoded:
+                offsets: list[int] = []
+                for each in elements:
+                    offsets.append(stream.position)
+                    stream.write(element_bytes(each, compress))
+                before = metas[name].offsets if name in metas else ()
+                metas[name] = StateMetaInfo(mode, (*before, *offsets))
+            handle = stream.close_and_get_handle()
+        self._live, self._encoded = [], []
+        return OperatorStreamStateHandle(metas, handle)
+
+    def acknowledged(self) -> None:
+        """Operator state needs no answer."""
+
+    def cancel(self) -> None:
+        self._live, self._encoded = [], []
+
     def _encode(self, state: _Registered, value: object) -> bytes:
-        where = f"{self._where}, operator state '{state.header.name}'"
+        where = f"{self._scope.where}, operator state '{state.header.name}'"
         return encoded_as_declared(state.serializer, [value], where)
