@@ -121,7 +121,7 @@ def in_rocksdb(folder: Path, entries: int) -> None:
     state, _ = world.snapshot(backend, 1, CheckpointOptions(SnapshotKind.SAVEPOINT, target=target))
     backend.close()
     operator = OperatorState(
-        operator_id=backend._operator,
+        operator_id=backend.scope.operator,
         parallelism=1,
         max_parallelism=GROUPS,
         uid=UID,
