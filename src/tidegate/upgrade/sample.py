@@ -124,7 +124,7 @@ class Sampler:
         handle: IncrementalRemoteKeyedStateHandle,
         disk: RocksDBSettings,
     ) -> None:
-        from tidegate.state.disk.key_space_samples import folder_sample
+        from tidegate.state.disk.canonical import folder_sample
 
         with tempfile.TemporaryDirectory(prefix="tidegate-check-") as scratch:
             folder, reader = Path(scratch) / "sample", StateReader(self._files, {})

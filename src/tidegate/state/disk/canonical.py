@@ -1,8 +1,8 @@
-"""A savepoint in canonical form: a folder of links as blocks of entries, as all backends have them.
+"""A folder of a key space as blocks of entries, which all backends read: all of it, or a sample.
 
-The folder does not change any more, so it is opened and read off the loop while rows flow: by scans
-in slices, of which one key group's are in memory at a time. Entries stay the bytes that they are;
-only those of an older type of their state are read and written anew.
+For a savepoint in canonical form a folder of links, which does not change any more, is read off the
+loop while rows flow: by scans in slices, of which one key group's are in memory at a time. Entries
+stay the bytes that they are; only those of an older type of their state are read and written anew.
 """
 
 from __future__ import annotations
@@ -11,24 +11,35 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from flinkformat.handles import KeyGroupsStateHandle
+from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from tidegate.errors import StorageFailed
+from tidegate.model.ids import CheckpointId
 from tidegate.state.disk.by_entry import together, wholes_of
-from tidegate.state.disk.store import PREFIX_BYTES, RocksDBStore, after, prefix_of
+from tidegate.state.disk.files import download
+from tidegate.state.disk.restore import COLUMNS_FILE
+from tidegate.state.disk.store import PREFIX_BYTES, RocksDBMemory, RocksDBStore, after, prefix_of
 from tidegate.state.format.blocks import PRESENT, Block, KeyedStreamWriter
-from tidegate.state.format.headers import KeyedHeader, StateHeader
+from tidegate.state.format.headers import KeyedHeader, StateHeader, keyed_header, rocksdb_header
+from tidegate.state.format.samples import ROWS
 from tidegate.storage.streams import written_beside
 from tidegate.typeinfo.serializers import PICKLED_BEGIN, join_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from flinkformat.key_groups import KeyGroupRange
+    from flinkformat.handles import IncrementalRemoteKeyedStateHandle
+    from tidegate.model.settings import RocksDBSettings
+    from tidegate.state.columns.columnar import ColumnsSnapshot
     from tidegate.state.disk.codecs import StoredValues
-    from tidegate.state.disk.store import RocksDBMemory
-    from tidegate.state.format.headers import ColumnsHeader, RocksDBHeader, RocksDBState
+    from tidegate.state.format.headers import RocksDBHeader, RocksDBState
+    from tidegate.state.format.samples import Sampled
+    from tidegate.state.protocols import StateReads
+    from tidegate.state.scope import StateScope
     from tidegate.storage.places import Place
+
+_ENTRIES_OF_ONE: Final = 100
+"""Entries, at most, that a sample has of a map or list that is stored by entry."""
 
 _ROWS_A_BLOCK: Final = 1024
 """So few that they are in a core's cache from the scan to the block (benchmarks/savepoint.py)."""
@@ -45,47 +56,37 @@ def write_canonical(
     memory: RocksDBMemory,
     header: RocksDBHeader,
     values: Mapping[str, StoredValues],
-    key_groups: KeyGroupRange,
+    scope: StateScope,
     place: Place,
-    columns: tuple[ColumnsHeader, Mapping[int, Sequence[Block]]] | None,
-    compress: Callable[[bytes], bytes] | None,
+    columns: ColumnsSnapshot | None,
 ) -> KeyGroupsStateHandle:
-    """Write what a folder holds. Blocking. values: of the states that the program has asked for.
+    """Write what a folder holds, and columns beside it. Blocking.
 
-    columns: what is to stand beside the rows, by key group. Raises StorageFailed, also where
-    entries of a state that nobody has asked for are of an older type, which nothing here can read.
+    values: of the states that the program has asked for. Raises StorageFailed, also where entries
+    of a state that nobody has asked for are of an older type, which nothing here can read.
     """
+    described = None if columns is None else columns.header
+    states = [
+        StateHeader(each.name, each.kind, newest.serializer, each.namespace, ttl=newest.ttl)
+        for each in header.states
+        for newest in each.versions[-1:]
+    ]
+    checkpoint = CheckpointId(header.checkpoint)
+    in_blocks = scope.header(checkpoint, header.key, states, described)
+    batches = {} if columns is None else columns.blocks()
     store = RocksDBStore(folder, memory, read_only=True)
     try:
         with place.stream() as stream:
-            described, batches = columns or (None, {})
             with written_beside(stream.write) as write:
-                rows = KeyedStreamWriter(write, _header(header, described), key_groups, compress)
-                for group in key_groups:
+                rows = KeyedStreamWriter(write, in_blocks, scope.key_groups, scope.compress)
+                for group in scope.key_groups:
                     blocks = [*_blocks(store, header, values, group), *batches.get(group, ())]
                     rows.add(group, blocks)
             handle = stream.close_and_get_handle()
     finally:
         store.close()
-    first, last = key_groups.first, key_groups.last
-    name = f"{header.operator.hex()}-{header.checkpoint}-{first}-{last}"
-    return KeyGroupsStateHandle(key_groups, rows.offsets, handle, name)
-
-
-def _header(header: RocksDBHeader, columns: ColumnsHeader | None) -> KeyedHeader:
-    states = [
-        StateHeader(
-            state.name,
-            state.kind,
-            state.versions[-1].serializer,
-            state.namespace,
-            ttl=state.versions[-1].ttl,
-        )
-        for state in header.states
-    ]
-    return KeyedHeader(
-        header.operator, header.checkpoint, header.max_parallelism, header.key, states, columns
-    )
+    name = scope.handle_name(checkpoint)
+    return KeyGroupsStateHandle(scope.key_groups, rows.offsets, handle, name)
 
 
 def _blocks(
@@ -93,16 +94,18 @@ def _blocks(
 ) -> Iterator[Block]:
     for index, state in enumerate(header.states):
         of_state = values.get(state.name)
-        slices = _wholes if state.by_entry else _slices
-        for names, pieces in slices(store, state, of_state, group):
+        by_entry = state.by_entry
+        slices = (
+            _wholes(store, state, of_state, group) if by_entry else _slices(store, state, group)
+        )
+        for names, pieces in slices:
             yield from _of_slice(index, names, pieces, state, of_state)
 
 
 def _slices(
-    store: RocksDBStore, state: RocksDBState, values: StoredValues | None, group: int
+    store: RocksDBStore, state: RocksDBState, group: int
 ) -> Iterator[tuple[list[bytes], list[bytes]]]:
     """Names and pieces of a state's entries, whose keys have one encoding."""
-    del values
     prefix = prefix_of(group, state.number)
     pickled, end = prefix + PICKLED_BEGIN, after(prefix)
     # Keys of one encoding stand together, so that none of them has to be looked at.
@@ -113,7 +116,7 @@ def _slices(
 def _wholes(
     store: RocksDBStore, state: RocksDBState, values: StoredValues | None, group: int
 ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Names and pieces of whole maps and lists that are stored by entry."""
+    """Names and pieces of maps and lists that are stored by entry, one piece each."""
     newest = bytes([len(state.versions) - 1])
     wholes = (
         (name, pieces[0] if len(pieces) == 1 else newest + _renewed(pieces, state, values))
@@ -170,3 +173,68 @@ def _renewed(pieces: list[bytes], state: RocksDBState, values: StoredValues | No
             remedy="Ask for the state in open(), or take a savepoint in native form.",
         )
     return values.encode_each([together(values.decode_each(pieces))])[0][1:]
+
+
+def folder_sample(
+    handle: IncrementalRemoteKeyedStateHandle,
+    folder: Path,
+    reader: StateReads,
+    settings: RocksDBSettings,
+    sampled: Sampled,
+) -> tuple[KeyedHeader, KeyGroupsStateHandle]:
+    """What the key space holds, and some entries of each state. Blocking.
+
+    folder: a new one of this machine. Of a key space that has more bytes than are left to look at,
+    and of columnar state, there are no entries. Raises FormatError, RestoreRefused, StorageFailed.
+    """
+    where = handle.meta.physical_id
+    meta = rocksdb_header(memoryview(reader.read(handle.meta)), where)
+    columns = next(
+        (
+            keyed_header(memoryview(reader.read(file.handle)), where).columns
+            for file in (*handle.shared_state, *handle.private_state)
+            if file.local_path == COLUMNS_FILE
+        ),
+        None,
+    )
+    header = KeyedHeader(
+        meta.operator, meta.checkpoint, meta.max_parallelism, meta.key, meta.in_blocks(), columns
+    )
+    data = bytearray()
+    written = KeyedStreamWriter(data.extend, header, handle.key_groups)
+    if handle.state_size > sampled.bytes_left:
+        sampled.complete = False
+    else:
+        sampled.bytes_left -= handle.state_size
+        download(handle, folder, reader)
+        store = RocksDBStore(folder, RocksDBMemory(settings))
+        try:
+            for group in handle.key_groups:
+                written.add(group, list(_sampled_blocks(store, meta, group, sampled)))
+        finally:
+            store.destroy()
+    sample = ByteStreamStateHandle(f"sample of {where}", bytes(data))
+    name = handle.state_handle_id
+    return header, KeyGroupsStateHandle(handle.key_groups, written.offsets, sample, name)
+
+
+def _sampled_blocks(
+    store: RocksDBStore, meta: RocksDBHeader, group: int, sampled: Sampled
+) -> Iterator[Block]:
+    first = 0
+    for state in meta.states:
+        left = max(0, ROWS - sampled.rows[state.name])
+        for name, piece in islice(_entries(store, state, group), left):
+            # A block each: to join pickles one would have to make their values.
+            sampled.rows[state.name] += 1
+            yield Block(PRESENT, first + piece[0], 1, name[PREFIX_BYTES:], piece[1:])
+        first += len(state.versions)
+
+
+def _entries(store: RocksDBStore, state: RocksDBState, group: int) -> Iterator[tuple[bytes, bytes]]:
+    """Names and pieces of a state's entries; a map's or list's are one for each form."""
+    if state.by_entry:
+        wholes = wholes_of(store, state, group, _ENTRIES_OF_ONE)
+        return ((name, piece) for name, pieces in wholes for piece in pieces)
+    prefix = prefix_of(group, state.number)
+    return store.scan(prefix, after(prefix))

@@ -207,7 +207,7 @@ class LayeredTable(Generic[P]):
         self._key_groups = key_groups
         self._prefixes = [prefix_of(group, number) for group in range(max_parallelism)]
         self._keys = keys
-        self._codec = codec
+        self.codec = codec
         self._log = log
         self._spilled = 0
         self._round = self._all_around()
@@ -215,7 +215,7 @@ class LayeredTable(Generic[P]):
     # --- What there is ---
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
-        codec = self._codec
+        codec = self.codec
         for group in self._key_groups:
             newer: Newer[P] = {}
             for parts in reversed(self.newest_first(group)):
@@ -242,7 +242,7 @@ class LayeredTable(Generic[P]):
             part: Any = parts.get(key, UNKNOWN)
             if part is not UNKNOWN:
                 found.append(part)
-                if self._codec.is_whole(part):
+                if self.codec.is_whole(part):
                     break
         return found[::-1]
 
@@ -252,19 +252,19 @@ class LayeredTable(Generic[P]):
         fresh: bypasses the cache, whose value a user may have changed.
         """
         found = UNKNOWN if fresh else self.cache.get(key)
-        if found is UNKNOWN or not self._codec.is_whole(found):
+        if found is UNKNOWN or not self.codec.is_whole(found):
             self.loads += 1
             rows = [row for page in self.pages(key, group, _ROWS_A_SCAN) for row in page]
-            found = self._codec.whole(rows, newer)
+            found = self.codec.whole(rows, newer)
             if not fresh:
                 self.cache.keep(key, found)
         return found
 
     def pages(self, key: object, group: int, rows_max: int) -> Iterator[list[Any]]:
         """Rows of an entry on disk, in pieces."""
-        first = self._codec.beginning(self.name(key, group))
+        first = self.codec.beginning(self.name(key, group))
         for names, pieces in self._store.slices(first, after(first), rows_max, cached=True):
-            yield self._codec.rows([name[len(first) :] for name in names], pieces)
+            yield self.codec.rows([name[len(first) :] for name in names], pieces)
 
     def name(self, key: object, group: int) -> bytes:
         """The name that an entry has in the key space, if it is one row."""
@@ -274,7 +274,7 @@ class LayeredTable(Generic[P]):
         """The value of a row, or `UNKNOWN`."""
         self.loads += 1
         piece = self._store.get(name)
-        return UNKNOWN if piece is None else self._codec.values.decode_each([piece])[0]
+        return UNKNOWN if piece is None else self.codec.values.decode_each([piece])[0]
 
     def _rows_on_disk(self, group: int, newer: Newer[P]) -> Iterator[list[tuple[object, object]]]:
         """Keys and entries of one row each, but for those that are newer in memory."""
@@ -299,14 +299,14 @@ class LayeredTable(Generic[P]):
         yield [self._joined(key, each, newer) for key, each in found]
 
     def _joined(self, key: object, rows: list[Any], newer: Newer[P]) -> tuple[object, object]:
-        codec, parts = self._codec, newer.pop(key, ())
+        codec, parts = self.codec, newer.pop(key, ())
         if not (parts and codec.is_whole(parts[0])):
             parts = (codec.whole(rows, parts), *parts)
         return key, codec.joined(parts)
 
     def _pages_on_disk(self, group: int) -> Iterator[tuple[list[Any], list[Any]]]:
         """Keys and rows. Each page is a scan of its own: what is written meanwhile may be seen."""
-        codec, prefix = self._codec, self._prefixes[group]
+        codec, prefix = self.codec, self._prefixes[group]
         first, end = prefix, after(prefix)
         while found := list(islice(self._store.scan(first, end), _ROWS_A_SCAN)):
             keys, rests = codec.split([name for name, _ in found])
@@ -327,7 +327,7 @@ class LayeredTable(Generic[P]):
 
     def _all_around(self) -> Iterator[tuple[int, object, Any]]:
         """Key group, key and what was on disk or written lately, over and over."""
-        codec = self._codec
+        codec = self.codec
         while True:
             for group in self._key_groups:
                 yield group, None, None
@@ -346,7 +346,7 @@ class LayeredTable(Generic[P]):
             return
         dirty, young, old = self.dirty, self.cache.young, self.cache.old
         layers = [layer.entries for layer in self.layers]
-        in_parts = self._codec.in_parts
+        in_parts = self.codec.in_parts
         wanted = {
             key: group
             for key, group in zip(keys, groups, strict=True)
@@ -359,17 +359,17 @@ class LayeredTable(Generic[P]):
             or (in_parts and self._lacks_some(key, group))
         }
         pieces = zip(wanted.values(), self._keys.encode_each(list(wanted)), strict=True)
-        starts = (self._codec.beginning(self._prefixes[group] + piece) for group, piece in pieces)
+        starts = (self.codec.beginning(self._prefixes[group] + piece) for group, piece in pieces)
         beginnings = sorted(zip(starts, wanted, strict=True), key=_FIRST)
         read = 0
         for start in range(0, len(beginnings), _NAMES_AHEAD):
             some = beginnings[start : start + _NAMES_AHEAD]
-            parts = self._codec.fetched(self._store, [name for name, _ in some])
+            parts = self.codec.fetched(self._store, [name for name, _ in some])
             found = {
                 key: part for (_, key), part in zip(some, parts, strict=True) if part is not UNKNOWN
             }
             self.cache.settle()  # before, so that this is there when it is asked for
-            self.cache.keep_all(found, self._codec.size(found))
+            self.cache.keep_all(found, self.codec.size(found))
             read += len(found)
         # Large entries are not read so: where most are, it pays only now and then.
         self.loads = read if read * 2 >= len(wanted) else -_LOADS_WITHOUT
@@ -379,7 +379,7 @@ class LayeredTable(Generic[P]):
         if any(key in layer.entries[group] for layer in self.layers):
             return False
         held: list[dict[object, P]] = [self.dirty[group], self.cache.young, self.cache.old]
-        return not any(key in parts and self._codec.is_whole(parts[key]) for parts in held)
+        return not any(key in parts and self.codec.is_whole(parts[key]) for parts in held)
 
     # --- What is written ---
 
@@ -398,12 +398,12 @@ class LayeredTable(Generic[P]):
             parts = self.dirty[group]
             if not parts:
                 continue
-            size = self._codec.size(parts)
+            size = self.codec.size(parts)
             self.more -= size - len(parts)
             self.dirty[group] = {}
             for batch in self._batches(group, parts):
                 self._store.write(batch)
-            self._codec.settled(parts, self.cache)
+            self.codec.settled(parts, self.cache)
             self.cache.settle()
             rows -= size
             if rows <= 0:
@@ -436,7 +436,7 @@ class LayeredTable(Generic[P]):
     def take_back(self, layer: Layer[P]) -> None:
         """Takes back the rest of a layer that can't be encoded."""
         newer = self.layers[self.layers.index(layer) + 1 :]
-        size = self._codec.size
+        size = self.codec.size
         for group in layer.pending:
             dirty = self.dirty[group]
             for key, part in layer.entries[group].items():
@@ -444,7 +444,7 @@ class LayeredTable(Generic[P]):
                 since = [parts[key] for parts in oldest_first if key in parts]
                 before = size({key: dirty[key]}) if key in dirty else 1
                 if since:
-                    self._codec.lay_under(part, since)
+                    self.codec.lay_under(part, since)
                 else:
                     dirty[key] = part
                 self.more += size({key: dirty[key]}) - before if key in dirty else 0
@@ -456,11 +456,11 @@ class LayeredTable(Generic[P]):
         while self.layers and self.layers[0].written:
             layer = self.layers.pop(0)
             for group in self._key_groups:
-                self._codec.settled(layer.entries[group], self.cache)
+                self.codec.settled(layer.entries[group], self.cache)
         self.cache.settle()
 
     def _batches(self, group: int, parts: dict[object, P]) -> Iterator[Batch]:
-        codec, log = self._codec, self._log
+        codec, log = self.codec, self._log
         if log is not None and codec.in_parts:
             self._log_wholes(log, group, parts)
         changes = codec.changes(parts)
@@ -479,7 +479,7 @@ class LayeredTable(Generic[P]):
 
     def _log_wholes(self, log: Log, group: int, parts: dict[object, P]) -> None:
         """Log the entries that parts belong to, as they are with them and nothing newer."""
-        codec = self._codec
+        codec = self.codec
         layers = [layer.entries[group] for layer in self.layers]
         at = next((i for i, each in enumerate(layers) if each is parts), len(layers))
         newest_first = [parts, *reversed(layers[:at])]

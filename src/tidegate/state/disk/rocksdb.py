@@ -205,11 +205,8 @@ class RocksDBBackend:
             header = self._header(snapshot, checkpoint)
             if header.key is None and columns is None:
                 return None
-            beside = None if columns is None else (columns.header, columns.blocks())
-            groups, compress = self._scope.key_groups, self._scope.compress
-            return write_canonical(
-                folder, self._local.memory, header, values, groups, place, beside, compress
-            )
+            memory = self._local.memory
+            return write_canonical(folder, memory, header, values, self._scope, place, columns)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

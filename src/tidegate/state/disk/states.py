@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -32,7 +31,8 @@ from tidegate.state.disk.maps import DiskMapState, MapCodec
 from tidegate.state.format.blocks import MISSING, PRESENT
 from tidegate.state.format.headers import RocksDBHeader, RocksDBState, StateHeader, Version
 from tidegate.state.user import kinds, ttl
-from tidegate.state.user.keys import Keys, check_asked_alike, check_restored
+from tidegate.state.user.asked import StatesByName
+from tidegate.state.user.keys import Keys
 from tidegate.typeinfo.serializers import SerializerSnapshot, join_pieces, serializer_of
 
 if TYPE_CHECKING:
@@ -46,23 +46,12 @@ if TYPE_CHECKING:
     from tidegate.state.disk.store import RocksDBStore
     from tidegate.state.log.log_parts import Append
     from tidegate.state.scope import StateScope
-    from tidegate.typeinfo.serializers import Serializer
-    from tidegate.typeinfo.types import TypeInformation
+    from tidegate.state.user.asked import Asked
 
 P = TypeVar("P")
 
 _HARD_LIMIT: Final = 4
 """How many times the cache may be overdrawn while a snapshot is being linked."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Registered:
-    descriptor: StateDescriptor
-    namespace: TypeInformation | None
-    table: LayeredTable[Any]
-    view: State
-    values: StoredValues
-    lists: DiskListState | None
 
 
 class RocksDBKeyedStates:
@@ -82,8 +71,6 @@ class RocksDBKeyedStates:
         append: Append | None = None,
     ) -> None:
         self._scope = scope
-        self._now_ms = scope.clock.wall_ms
-        self._where = scope.where
         self._store = store
         self._entries_max = local.memory.entries_max
         self._new_folder = local.folders.new_folder
@@ -92,10 +79,12 @@ class RocksDBKeyedStates:
         self._held = {state.name: state for state in header.states} if header is not None else {}
         if header is not None and header.key is not None:
             self._keys.restore(header.key)
-        self._states: dict[str, _Registered] = {}
+        self._tables: dict[str, LayeredTable[Any]] = {}
+        self._lists: dict[str, DiskListState] = {}
         self._read_ahead: list[Callable[[Sequence[object], Sequence[int]], None]] = []
         self._links: list[RocksDBSnapshot] = []
         self._lock = threading.RLock()
+        self.state = StatesByName(scope.where, self._made).state
 
     @property
     def key_type(self) -> bytes | None:
@@ -105,50 +94,11 @@ class RocksDBKeyedStates:
     @property
     def values(self) -> dict[str, StoredValues]:
         """Serializers of the requested states, by name."""
-        return {name: state.values for name, state in self._states.items()}
-
-    def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
-        """The state of that name, with what was restored of it. namespace: its type, if any.
-
-        Raises SerializerIncompatible if that does not fit, ConfigError where the name is in use
-        for another kind of state.
-        """
-        name = descriptor.name
-        registered = self._states.get(name)
-        if registered is not None:
-            before = registered.descriptor, registered.namespace
-            check_asked_alike(before, (descriptor, namespace), self._where)
-            return registered.view
-        where = f"{self._where}, state '{name}'"
-        kind = kinds.kind_of(descriptor, where=self._where)
-        held, values = self._declared(descriptor, kind, namespace, where)
-        keys = StoredKeys(self._keys, namespace, where)
-        cell = self._scope.cell if namespace is None else self._scope.pair_cell
-        lists = None
-        if not held.by_entry:
-            copy = kinds.entry_copier(ttl.stored(descriptor))
-            table = self._table(held, keys, EntryCodec(values, copy))
-            entries = EntryTable(cell, table, copy, paired=namespace is not None)
-            view, _ = ttl.view(descriptor, entries, self._now_ms)
-        elif isinstance(descriptor, MapStateDescriptor):
-            codec = self._map_codec(descriptor, values, held.versions, where)
-            table = self._table(held, keys, codec)
-            maps = DiskMapState(cell, table, codec)
-            view = ttl.parts_view(descriptor, maps, maps, self._now_ms)
-        else:
-            codec = ListCodec(values, kinds.part_copier(ttl.stored(descriptor)))
-            table = self._table(held, keys, codec)
-            lists = DiskListState(cell, table, codec, held.parts)
-            view = ttl.parts_view(descriptor, lists, lists, self._now_ms)
-        if namespace is None:
-            self._read_ahead.append(table.prefetch if lists is None else lists.prefetch)
-        self._held[name] = held
-        self._states[name] = _Registered(descriptor, namespace, table, view, values, lists)
-        return view
+        return {name: table.codec.wholes for name, table in self._tables.items()}
 
     def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of everything in a state."""
-        return self._states[name].table.scan()
+        return self._tables[name].scan()
 
     def before_batch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
         """Rows of these keys come: read at once what they will ask for, and keep to the memory.
@@ -157,10 +107,9 @@ class RocksDBKeyedStates:
         """
         if self._store.lost is not None:
             raise self._store.lost
-        tables = self._tables
-        for table in tables:
+        for table in self._tables.values():
             table.settle()
-        excess = sum(table.unwritten for table in tables) - self._entries_max()
+        excess = self.unwritten - self._entries_max()
         if excess > 0:
             self._relieve(excess)
         for read_ahead in self._read_ahead:
@@ -168,15 +117,15 @@ class RocksDBKeyedStates:
 
     @property
     def unwritten(self) -> int:
-        return sum(table.unwritten for table in self._tables)
+        return sum(table.unwritten for table in self._tables.values())
 
     def drain(self, rows: int) -> None:
         """Writes about this many of them to the log and to disk, unless a snapshot comes first."""
         if self._links:
             return
-        for table in self._tables:
+        for table in self._tables.values():
             table.settle()
-        max(self._tables, key=lambda each: each.unwritten).spill(rows)
+        max(self._tables.values(), key=lambda each: each.unwritten).spill(rows)
 
     def snapshot(
         self,
@@ -192,7 +141,7 @@ class RocksDBKeyedStates:
         """
         if not self._held:
             return None
-        layers = [(table, table.freeze()) for table in self._tables]
+        layers = [(table, table.freeze()) for table in self._tables.values()]
         snapshot = RocksDBSnapshot(
             self,
             layers,
@@ -212,9 +161,8 @@ class RocksDBKeyedStates:
 
     @property
     def held(self) -> list[RocksDBState]:
-        for name, state in self._states.items():
-            if state.lists is not None:
-                self._held[name] = replace(self._held[name], parts=state.lists.numbered)
+        for name, lists in self._lists.items():
+            self._held[name] = replace(self._held[name], parts=lists.numbered)
         return list(self._held.values())
 
     def link_now(self) -> Path:
@@ -248,12 +196,8 @@ class RocksDBKeyedStates:
         with self._lock:
             self._store.destroy()
 
-    @property
-    def _tables(self) -> list[LayeredTable[Any]]:
-        return [state.table for state in self._states.values()]
-
     def _share(self) -> int:
-        return self._entries_max() // max(1, len(self._states))
+        return self._entries_max() // max(1, len(self._tables))
 
     def _relieve(self, excess: int) -> None:
         if self._links:
@@ -264,47 +208,68 @@ class RocksDBKeyedStates:
             while newest.step() is not None:
                 pass
             self.link(newest)
-        for table in self._tables:
-            table.settle()  # what was linked a moment ago, too
-        fullest = max(self._tables, key=lambda each: each.unwritten)
-        fullest.spill(excess + self._entries_max() // 16)
+        # What was linked a moment ago is on disk, too.
+        self.drain(excess + self._entries_max() // 16)
 
-    def _declared(
-        self,
-        descriptor: StateDescriptor,
-        kind: kinds.Kind,
-        namespace: TypeInformation | None,
-        where: str,
-    ) -> tuple[RocksDBState, StoredValues]:
-        """Registration of a state in the key space, and the serializer of its entries."""
-        entries = kinds.entry_type(ttl.stored(descriptor))
-        serializer = serializer_of(entries)
-        newest = Version(serializer.snapshot().to_bytes(), ttl=ttl.expires(descriptor))
-        held = self._held.get(descriptor.name)
+    def _made(self, asked: Asked) -> State:
+        descriptor, namespace, now_ms = asked.descriptor, asked.namespace, self._scope.clock.wall_ms
+        held = self._placed(asked)
+        stored = ttl.stored(descriptor)
+        values = self._values(descriptor, held, asked.where, SerializerSnapshot.from_bytes)
+        cell = self._scope.cell if namespace is None else self._scope.pair_cell
+        if not held.by_entry:
+            copy = kinds.entry_copier(stored)
+            table = self._table(asked, held, EntryCodec(values, copy))
+            entries = EntryTable(cell, table, copy, paired=namespace is not None)
+            view, _ = ttl.view(descriptor, entries, now_ms)
+            read_ahead = table.prefetch
+        elif isinstance(descriptor, MapStateDescriptor):
+            codec = self._map_codec(descriptor, values, held, asked.where)
+            table = self._table(asked, held, codec)
+            maps = DiskMapState(cell, table, codec)
+            view = ttl.parts_view(descriptor, maps, maps, now_ms)
+            read_ahead = table.prefetch
+        else:
+            codec = ListCodec(values, kinds.part_copier(stored))
+            table = self._table(asked, held, codec)
+            lists = self._lists[held.name] = DiskListState(cell, table, codec, held.parts)
+            view = ttl.parts_view(descriptor, lists, lists, now_ms)
+            read_ahead = lists.prefetch
+        if namespace is None:
+            self._read_ahead.append(read_ahead)
+        self._held[held.name] = held
+        self._tables[held.name] = table
+        return view
+
+    def _placed(self, asked: Asked) -> RocksDBState:
+        """Describe how the state stands in the key space, its newest version last."""
+        header = asked.header
+        newest = Version(header.serializer, ttl=header.ttl)
+        held = self._held.get(header.name)
         if held is None:
             number = 1 + max((state.number for state in self._held.values()), default=-1)
-            spaces = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
-            by_entry = is_stored_by_entry(kind.value, entries)
-            held = RocksDBState(descriptor.name, kind.value, number, spaces, [newest], by_entry)
-        check_restored(held.kind, held.namespace, (kind.value, namespace), where)
+            by_entry = is_stored_by_entry(header.kind, asked.entries.type_info)
+            held = RocksDBState(
+                header.name, header.kind, number, header.namespace, [newest], by_entry
+            )
+        asked.check_restored(held.kind, held.namespace)
         if held.versions[-1] != newest:
             held = replace(held, versions=[*held.versions, newest])
         if len(held.versions) > VERSIONS_MAX:
             raise SerializerIncompatible(
                 f"The state has had {VERSIONS_MAX} types, which is the limit",
-                where=where,
+                where=asked.where,
                 remedy="Restart from a savepoint in canonical format, which has one type a state.",
             )
-        snapshots = [SerializerSnapshot.from_bytes(each.serializer) for each in held.versions]
-        return held, self._values(serializer, descriptor, snapshots, held.versions, where)
+        return held
 
-    def _table(self, held: RocksDBState, keys: StoredKeys, codec: Codec[P]) -> LayeredTable[P]:
+    def _table(self, asked: Asked, held: RocksDBState, codec: Codec[P]) -> LayeredTable[P]:
         return LayeredTable(
             self._store,
             self._scope.key_groups,
             self._scope.max_parallelism,
             held.number,
-            keys,
+            StoredKeys(self._keys, asked.namespace, asked.where),
             codec,
             entries_max=self._share,
             log=None if self._append is None else _logging(held, self._append),
@@ -314,36 +279,37 @@ class RocksDBKeyedStates:
         self,
         descriptor: MapStateDescriptor,
         wholes: StoredValues,
-        versions: Sequence[Version],
+        held: RocksDBState,
         where: str,
     ) -> MapCodec:
         assert descriptor.type_info is not None, "map keys that are stored have a type"
         value = ValueStateDescriptor(
             descriptor.name, descriptor.value_type_info, ttl=descriptor.ttl
         )
-        stored = ttl.stored(value)
-        snapshots = [value_snapshot(each.serializer) for each in versions]
-        serializer = serializer_of(kinds.entry_type(stored))
-        values = self._values(serializer, value, snapshots, versions, where)
+        values = self._values(value, held, where, value_snapshot)
         map_keys = StoredMapKeys(descriptor.type_info, where)
-        return MapCodec(map_keys, values, wholes, kinds.part_copier(stored))
+        return MapCodec(map_keys, values, wholes, kinds.part_copier(ttl.stored(value)))
 
     def _values(
         self,
-        serializer: Serializer,
         descriptor: StateDescriptor,
-        snapshots: Sequence[SerializerSnapshot],
-        versions: Sequence[Version],
+        held: RocksDBState,
         where: str,
+        snapshot: Callable[[bytes], SerializerSnapshot],
     ) -> StoredValues:
-        """Serializer of entries of all versions. snapshots: of their serializers."""
+        """Readers of all versions and a writer of the newest. snapshot: parses a serializer's."""
+        now_ms = self._scope.clock.wall_ms
         readers = [
             ttl.reader(
-                snapshot, descriptor, had_times=version.ttl, now_ms=self._now_ms, where=where
+                snapshot(version.serializer),
+                descriptor,
+                had_times=version.ttl,
+                now_ms=now_ms,
+                where=where,
             )
-            for snapshot, version in zip(snapshots, versions, strict=True)
+            for version in held.versions
         ]
-        return StoredValues(serializer, readers, where)
+        return StoredValues(serializer_of(kinds.entry_type(ttl.stored(descriptor))), readers, where)
 
 
 class RocksDBSnapshot:

@@ -20,9 +20,10 @@ from tidegate.state.format.headers import StateHeader, reading
 from tidegate.state.format.misfits import encoded_as_declared, encoded_keys
 from tidegate.state.heap.hashmap import HashMapTable, Missing, Present
 from tidegate.state.user import kinds, ttl
-from tidegate.state.user.keys import Keys, check_asked_alike, check_restored, paired
+from tidegate.state.user.asked import StatesByName
+from tidegate.state.user.keys import Keys, paired
 from tidegate.storage.checkpoints import CheckpointScope
-from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
+from tidegate.typeinfo.serializers import SerializerSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId
     from tidegate.state.protocols import BesideRows
     from tidegate.state.scope import StateScope
+    from tidegate.state.user.asked import Asked
     from tidegate.storage.places import Place
     from tidegate.storage.streams import CheckpointStateOutputStream
     from tidegate.typeinfo.serializers import Reader, Serializer
@@ -54,7 +56,6 @@ class Registered:
     descriptor: StateDescriptor
     namespace: TypeInformation | None
     table: HashMapTable
-    view: State
     serializer: Serializer
     header: StateHeader
     kept: Callable[[object], object] | None
@@ -89,51 +90,34 @@ class KeyedStates:
 
     def __init__(self, scope: StateScope, *, tracked: bool = False, logged: bool = False) -> None:
         self.scope = scope
-        self._where = scope.where
         self._tracked = tracked
         self._logged = logged
         self._keys = Keys(scope.key_type, scope.where)
         self._states: dict[str, Registered] = {}
         self._restored: dict[str, list[Restored]] = {}
         self._busy: set[int] = set()
+        self.state = StatesByName(scope.where, self._made).state
 
-    def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
-        """The state of that name, with what was restored of it. namespace: its type, if any.
-
-        Raises SerializerIncompatible if that does not fit, ConfigError where the name is in use
-        for another kind of state.
-        """
-        name = descriptor.name
-        held = self._states.get(name)
-        if held is not None:
-            before = held.descriptor, held.namespace
-            check_asked_alike(before, (descriptor, namespace), self._where)
-            return held.view
-        kind = kinds.kind_of(descriptor, where=self._where)
-        stored = ttl.stored(descriptor)
-        copy = kinds.entry_copier(stored)
-        scope = self.scope
+    def _made(self, asked: Asked) -> State:
+        descriptor, namespace, scope = asked.descriptor, asked.namespace, self.scope
         table = HashMapTable(
             scope.cell if namespace is None else scope.pair_cell,
             scope.key_groups,
             scope.max_parallelism,
-            copy=copy,
+            copy=kinds.entry_copier(ttl.stored(descriptor)),
             tracked=self._tracked,
             logged=self._logged,
         )
         view, kept = ttl.view(descriptor, table, scope.clock.wall_ms)
-        serializer = serializer_of(kinds.entry_type(stored))
-        written = serializer.snapshot().to_bytes()
-        spaces = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
-        header = StateHeader(name, kind.value, written, spaces, ttl=ttl.expires(descriptor))
-        state = Registered(descriptor, namespace, table, view, serializer, header, kept)
-        for restored in self._restored.get(name, ()):
-            self._load(state, restored)
-        self._restored.pop(name, None)
+        state = Registered(descriptor, namespace, table, asked.entries, asked.header, kept)
+        for restored in self._restored.get(descriptor.name, ()):
+            asked.check_restored(restored.header.kind, restored.header.namespace)
+            self._load(state, restored, asked.where)
+        self._restored.pop(descriptor.name, None)
         if self._keys.serializer is not None and not self._keys.declared:
             table.check_first_key(self._keys.check if namespace is None else self._check_pair)
-        self._states[name] = state
-        return state.view
+        self._states[descriptor.name] = state
+        return view
 
     def restore_keys(self, key: bytes) -> None:
         """Takes the keys' serializer from a snapshot. Raises SerializerIncompatible."""
@@ -237,10 +221,7 @@ class KeyedStates:
     def _check_pair(self, pair: object) -> None:
         self._keys.check(cast("tuple[object, object]", pair)[0])
 
-    def _load(self, state: Registered, restored: Restored) -> None:
-        where = f"{self._where}, state '{state.header.name}'"
-        now = state.header.kind, state.namespace
-        check_restored(restored.header.kind, restored.header.namespace, now, where)
+    def _load(self, state: Registered, restored: Restored, where: str) -> None:
         assert self._keys.serializer is not None, "what was restored has told the type of its keys"
         old = SerializerSnapshot.from_bytes(restored.header.serializer)
         values = ttl.reader(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.errors import ConfigError, SerializerIncompatible
-from tidegate.state.user import kinds
+from tidegate.errors import SerializerIncompatible
 from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.key_classes import lacks_class, may_be_alike, with_key_classes
 from tidegate.typeinfo.key_hash import key_type_of
@@ -13,7 +12,6 @@ from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, BasicTypeInfo, NumberTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
-    from tidegate.api.state import StateDescriptor
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
 
@@ -82,48 +80,3 @@ def paired(keys: Serializer, namespace: TypeInformation | None) -> Serializer:
     if namespace is None:
         return keys
     return serializer_of(TupleTypeInfo([keys.type_info, namespace]))
-
-
-def check_asked_alike(
-    before: tuple[StateDescriptor, TypeInformation | None],
-    now: tuple[StateDescriptor, TypeInformation | None],
-    where: str,
-) -> None:
-    """Raises ConfigError if a state is requested again with another descriptor or namespace."""
-    if _what_counts(*before) == _what_counts(*now):
-        return
-    raise ConfigError(
-        f"The state '{now[0].name}' is asked for as {now[0]} and before as {before[0]}",
-        where=where,
-        remedy="Use one descriptor, or two names.",
-    )
-
-
-def _what_counts(descriptor: StateDescriptor, namespace: TypeInformation | None) -> object:
-    return type(descriptor), kinds.entry_type(descriptor), descriptor.ttl, namespace
-
-
-def check_restored(
-    kind: str,
-    namespace: bytes | None,
-    now: tuple[str, TypeInformation | None],
-    where: str,
-) -> None:
-    """Checks that a restored state has the requested kind and namespace.
-
-    namespace: snapshot of its serializer. Raises SerializerIncompatible.
-    """
-    was, becomes = _shown(kind, namespace), _shown(*now)
-    if was != becomes:
-        raise SerializerIncompatible(
-            f"The state was of kind {was} and is now {becomes}",
-            where=where,
-            remedy="Go back to the old kind, or give the state a new name.",
-        )
-    if namespace is not None and now[1] is not None:
-        old = SerializerSnapshot.from_bytes(namespace)
-        reader_for(old, serializer_of(now[1]), where=f"{where}, namespaces", key=True)
-
-
-def _shown(kind: str, namespace: object) -> str:
-    return kind if namespace is None else f"{kind} with a namespace"
