@@ -94,10 +94,9 @@ def _blocks(
 ) -> Iterator[Block]:
     for index, state in enumerate(header.states):
         of_state = values.get(state.name)
-        by_entry = state.by_entry
-        slices = (
-            _wholes(store, state, of_state, group) if by_entry else _slices(store, state, group)
-        )
+        slices = _slices(store, state, group)
+        if state.by_entry:
+            slices = _wholes(store, state, of_state, group)
         for names, pieces in slices:
             yield from _of_slice(index, names, pieces, state, of_state)
 

@@ -185,19 +185,18 @@ class _Restore:
         self._store.write(self._store.batch(Rows((), gone)))
 
     def ingest(self, runs: Iterator[Run]) -> None:
-        """Ingests entries as files, since they are many."""
+        # Entries of a savepoint are many: files take them in quickest.
         assert self._store is not None, "a key space was opened"
         self._store.ingest(chain.from_iterable(runs), self._local.folders.new_folder())
 
     def write(self, runs: Iterator[Run]) -> None:
-        """Writes entries, since the parts of a log are many and small."""
+        # The parts of a log are many, and each is small: a file each would be too much.
         assert self._store is not None, "a key space was opened"
         for run in runs:
             entries = [entry for names, pieces in run for entry in zip(names, pieces, strict=True)]
             self._store.write(self._store.batch(Rows(entries, ())))
 
     def ended(self, folders: Sequence[IncrementalRemoteKeyedStateHandle]) -> RestoredSpace:
-        """Result of the restore."""
         store = self._store or self._empty()
         whole = len(folders) == 1 and folders[0].key_groups == self._key_groups
         return RestoredSpace(store, self._header, folders[0] if whole else None, self._columns)

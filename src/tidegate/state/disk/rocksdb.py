@@ -130,7 +130,7 @@ class RocksDBBackend:
         snapshot = self._frozen()
         if snapshot is None:
             return self._without_rows(checkpoint, None)
-        upload = partial(self._upload_base, snapshot.link, partial(self._header, snapshot, number))
+        upload = partial(self._upload_base, snapshot.link, partial(snapshot.header, number))
         return PendingFolder(snapshot, None, upload)
 
     def base(self, base: Base, place: SharedPlace) -> PendingFolder | None:
@@ -141,7 +141,7 @@ class RocksDBBackend:
         # What a checkpoint has logged and not brought to disk yet is in no file of the base.
         base.position = states.unlinked_from(base.position)
         number = CheckpointId(base.number)
-        header = states.header(self._scope.operator, number, states.held)
+        header = states.header(number, states.held)
         return PendingFolder(
             None, None, partial(self._upload_base, states.link_now, lambda: header)
         )
@@ -163,9 +163,6 @@ class RocksDBBackend:
         """Columns without rows are written as they are beside state in memory."""
         return KeyedStates(self._scope).snapshot(WholeStream.of(self._scope, checkpoint), columns)
 
-    def _header(self, snapshot: RocksDBSnapshot, checkpoint: CheckpointId) -> RocksDBHeader:
-        return snapshot.header(self._scope.operator, checkpoint)
-
     def _upload_native(
         self,
         snapshot: RocksDBSnapshot,
@@ -183,7 +180,7 @@ class RocksDBBackend:
                 checkpoint,
                 place,
                 shared=self._local.files.incremental,
-                meta=header_bytes(self._header(snapshot, checkpoint)),
+                meta=header_bytes(snapshot.header(checkpoint)),
             )
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -202,7 +199,7 @@ class RocksDBBackend:
         """Write the entries as blocks, for all backends; None without any."""
         folder = snapshot.link()
         try:
-            header = self._header(snapshot, checkpoint)
+            header = snapshot.header(checkpoint)
             if header.key is None and columns is None:
                 return None
             memory = self._local.memory

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.api.state import State, StateDescriptor
-    from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.model.ids import CheckpointId
     from tidegate.state.disk.layered import Codec, Layer, Log
     from tidegate.state.disk.local_folders import LocalPlace
     from tidegate.state.disk.store import RocksDBStore
@@ -88,20 +88,20 @@ class RocksDBKeyedStates:
 
     @property
     def key_type(self) -> bytes | None:
+        # None as long as no key was seen.
         key = self._keys.serializer
         return None if key is None else key.snapshot().to_bytes()
 
     @property
     def values(self) -> dict[str, StoredValues]:
-        """Serializers of the requested states, by name."""
+        """Readers and writers of whole entries, by the names of states that were asked for."""
         return {name: table.codec.wholes for name, table in self._tables.items()}
 
     def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of everything in a state."""
         return self._tables[name].scan()
 
     def before_batch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
-        """Rows of these keys come: read at once what they will ask for, and keep to the memory.
+        """Read at once what rows of these keys will ask for, and keep to the memory.
 
         Raises StorageFailed if the disk has failed, also while something else was written.
         """
@@ -134,7 +134,7 @@ class RocksDBKeyedStates:
         encoded: Callable[[], None] | None = None,
         position: int = 0,
     ) -> RocksDBSnapshot | None:
-        """The quick part of a snapshot; None without any state.
+        """Set aside what was written, the quick part of a snapshot; None without any state.
 
         linked: whether there is to be a folder of it. encoded: called once its bytes are made, with
         none from after it. position: of the log; its bytes are in that part or later ones.
@@ -173,17 +173,10 @@ class RocksDBKeyedStates:
             self._store.link(folder)
         return folder
 
-    def header(
-        self, operator: OperatorId, checkpoint: CheckpointId, held: list[RocksDBState]
-    ) -> RocksDBHeader:
-        """Header of a folder with these states."""
-        return RocksDBHeader(
-            operator=operator,
-            checkpoint=checkpoint,
-            max_parallelism=self._scope.max_parallelism,
-            key=self.key_type,
-            states=held,
-        )
+    def header(self, checkpoint: CheckpointId, held: list[RocksDBState]) -> RocksDBHeader:
+        """Describe a folder with these states."""
+        scope = self._scope
+        return RocksDBHeader(scope.operator, checkpoint, scope.max_parallelism, self.key_type, held)
 
     def link(self, last: RocksDBSnapshot) -> None:
         """Brings all snapshots up to this one to disk, in order. Blocking, on any thread."""
@@ -313,7 +306,7 @@ class RocksDBKeyedStates:
 
 
 class RocksDBSnapshot:
-    """Data set aside for one snapshot, until they lie in a folder of links.
+    """Layers that were set aside for one snapshot, until they lie in a folder of links.
 
     before: the snapshots that are not linked yet; their bytes are made first. held: the states
     that there were. linked, encoded, position: as for `RocksDBKeyedStates.snapshot`.
@@ -341,10 +334,7 @@ class RocksDBSnapshot:
         self._steps = self._encode(before)
 
     def step(self) -> int | None:
-        """Make some bytes; the number of entries, None once there are none left.
-
-        Whoever needs the bytes may do so, a later snapshot too.
-        """
+        """Make some bytes; the number of rows, or None at the end. A later snapshot may call it."""
         return next(self._steps, None)
 
     def _encode(self, before: Sequence[RocksDBSnapshot]) -> Iterator[int]:
@@ -398,9 +388,9 @@ class RocksDBSnapshot:
             )
         return self._folder
 
-    def header(self, operator: OperatorId, checkpoint: CheckpointId) -> RocksDBHeader:
-        """Header of the folder; needs the encoded bytes, which tell the type of keys."""
-        return self._states.header(operator, checkpoint, self._held)
+    def header(self, checkpoint: CheckpointId) -> RocksDBHeader:
+        """Describe the folder; once its bytes are made, since that tells the type of the keys."""
+        return self._states.header(checkpoint, self._held)
 
     def cancel(self) -> None:
         """Aborts; entries already written go to disk with a later snapshot."""
