@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import IncrementalRemoteKeyedStateHandle
     from tidegate.model.settings import RocksDBSettings
-    from tidegate.state.columns.columnar import ColumnsSnapshot
     from tidegate.state.disk.codecs import StoredValues
     from tidegate.state.format.headers import RocksDBHeader, RocksDBState
     from tidegate.state.format.samples import Sampled
-    from tidegate.state.protocols import StateReads
+    from tidegate.state.protocols import BesideRows, StateReads
     from tidegate.state.scope import StateScope
     from tidegate.storage.places import Place
 
@@ -58,7 +57,7 @@ def write_canonical(
     values: Mapping[str, StoredValues],
     scope: StateScope,
     place: Place,
-    columns: ColumnsSnapshot | None,
+    columns: BesideRows | None,
 ) -> KeyGroupsStateHandle:
     """Write what a folder holds, and columns beside it. Blocking.
 
