@@ -55,7 +55,6 @@ class People:
         self._damaged: dict[str, bytes] = {}
         self._given_up: set[int] = set()
         self._fall_back = False
-        self.claimed: set[str] = set()
         self.faults: list[str] = []
         if plan.retain and chance.random() < 0.3:
             plan.restarts = chance.choice([0, 1])
@@ -121,11 +120,9 @@ class People:
         newest = pointers[max(pointers)]
         drawn = self._chance.random()
         if drawn < 0.2:
-            self.claimed.discard(newest)
             return Start(newest)
         if drawn < 0.35:
             # Who claims it may delete what its former owner's other checkpoints need too.
-            self.claimed.add(newest)
             return Start(newest, claim=True)
         if drawn < 0.85:
             self._damage(newest)

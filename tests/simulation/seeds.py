@@ -51,5 +51,6 @@ ENDS_FAILED: dict[int, str] = {
 CALLS_AND_ENDS_FAILED: dict[int, str] = {
     6001071: "slow calls waited for checkpoints that came one upon the other, and never began",
     487218772: "subtasks ended behind a savepoint that was complete after another had failed",
+    31700362: "the simulator took a job for begun whose driver died before its first record",
 }
 """The same for runs in which calls take time, too."""

@@ -119,7 +119,7 @@ class _Simulation:
         self._inspections = chance.choice([0, 1, 2])
         self._skip = chance.randint(0, 6)
         self._faults: list[str] = []
-        self._kept: set[str] = set()
+        self._begun: list[tuple[str, frozenset[str], Start]] = []
         self._world = make_world(chance.getrandbits(64), odds, self._pointed)
         self._outside = OUTSIDE[seed]
         self._outside.now_s = self._world.loop.time
@@ -255,7 +255,7 @@ class _Simulation:
         elif end == "from its folder":
             start = Start(pointers[max(pointers)])
         if start.restore not in (None, "latest"):
-            self._kept |= set(pointers.values())
+            self._begun.append((world.store.job, frozenset(pointers.values()), start))
         parallelism, trouble.parallelism = trouble.parallelism, None
         world.note(f"another driver: {start}, parallelism {parallelism or 'as before'}")
         return self._plan.graph(
@@ -310,24 +310,44 @@ class _Simulation:
             left = [path for path in left if store.written_s[path] < ended_s - 1]
         faults = []
         # Who claims a snapshot leaves what else is there, or deletes it with what they share.
-        claimed = self._people.claimed if self._people is not None else ()
+        kept, claimed = self._left_to_others()
         roots = {paths.parent(snapshot) for snapshot in claimed}
         if self._people is not None:
             # Who suspends a job, and starts another from its checkpoint, leaves the rest of it.
             last = f"/{store.job}/"
             named = set().union(*map(self._people.named, store.pointers.values()))
             left = [path for path in left if last in path and path not in named]
-        for kept in sorted(each for each in self._kept if paths.parent(each) not in roots):
-            data = store.get(f"{kept}/_metadata")
+        for place in sorted(each for each in kept if paths.parent(each) not in roots):
+            data = store.get(f"{place}/_metadata")
             if data is None:
-                faults.append(f"{kept} was not the job's to delete")
+                faults.append(f"{place} was not the job's to delete")
                 continue
             decoded = metadata.decode(data, lambda: "0" * 32)
-            named = files_of(kept, resolve_relative(decoded, kept))
+            named = files_of(place, resolve_relative(decoded, place))
             if gone := named - store.keys():
-                faults.append(f"{sorted(gone)[:5]} of {kept} were not the job's to delete")
-            left = [p for p in left if not p.startswith(f"{kept}/") and p not in named]
+                faults.append(f"{sorted(gone)[:5]} of {place} were not the job's to delete")
+            left = [p for p in left if not p.startswith(f"{place}/") and p not in named]
         retained = self._plan.retain and how == "cancelled"
         if left and not retained:
             faults.append(f"files are left: {sorted(left)[:5]}")
         return faults
+
+    def _left_to_others(self) -> tuple[set[str], set[str]]:
+        """Snapshots that jobs left behind when another began, and snapshots that were claimed.
+
+        A job whose driver was killed before its first record has never been: the one before it
+        goes on, and what it completed is its own to delete.
+        """
+        kept: set[str] = set()
+        claimed: set[str] = set()
+        jobs = [job for job, _, _ in self._begun] + [self._world.store.job]
+        for (before, places, start), job in zip(self._begun, jobs[1:], strict=True):
+            assert start.restore is not None, "it began from a snapshot that was named"
+            if job == before:
+                continue
+            kept |= places
+            if start.claim:
+                claimed.add(start.restore)
+            else:
+                claimed.discard(start.restore)
+        return kept, claimed
