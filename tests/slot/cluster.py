@@ -28,7 +28,7 @@ from tidegate.model.control import (
 )
 from tidegate.model.elements import CheckpointOptions
 from tidegate.model.ids import CheckpointId, Epoch, ExecutionId, JobId, OperatorId, SlotId, VertexId
-from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
+from tidegate.model.settings import CheckpointSettings, FailoverStrategy, JobSettings, SlotSettings
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 from tidegate.slot.process.printing import Printing
 from tidegate.slot.slot import Slot
@@ -121,7 +121,7 @@ class Cluster:
         self.offers: dict[SlotId, Offer] = {}
         self.slots: dict[SlotId, Slot] = {}
         self.running: dict[SlotId, asyncio.Task[str]] = {}
-        self.graph = ExecutionGraph(topology, Epoch(1))
+        self.graph = ExecutionGraph(topology, Epoch(1), FailoverStrategy.REGION)
         self._operators = operators
         self._keys = keys or {}
         self._wrap = wrap
