@@ -176,6 +176,8 @@ class Cluster:
     def deployments(self, slots: Sequence[SlotId]) -> list[tuple[SlotId, Deploy]]:
         """What the job master would send for a new attempt of every subtask."""
         found: list[tuple[SlotId, Deploy]] = []
+        for former in self.graph:
+            former.enter(ExecutionState.CANCELED, 0)
         for execution in self.graph.deploy(self.topology.subtasks(), slots, 0):
             code = self.topology.vertex(execution.id.subtask.vertex).name.encode()
             deploy = self.graph.deployment(
