@@ -53,7 +53,7 @@ class People:
     def __init__(self, world: World, plan: Plan, trouble: Trouble, chance: Random) -> None:
         self._world, self._plan, self._trouble, self._chance = world, plan, trouble, chance
         self._damaged: dict[str, bytes] = {}
-        self._given_up: set[int] = set()
+        self._given_up: dict[str, frozenset[str]] = {}
         self._fall_back = False
         self.faults: list[str] = []
         if plan.retain and chance.random() < 0.3:
@@ -118,6 +118,9 @@ class People:
         if not pointers or not ended:
             return Start("latest", fall_back=self._fall_back)
         newest = pointers[max(pointers)]
+        if newest in self._given_up:
+            # Nobody mends it, so whoever named it would never go on.
+            return Start("latest", fall_back=True)
         drawn = self._chance.random()
         if drawn < 0.2:
             return Start(newest)
@@ -125,10 +128,11 @@ class People:
             # Who claims it may delete what its former owner's other checkpoints need too.
             return Start(newest, claim=True)
         if drawn < 0.85:
+            named = self.named(newest)
             self._damage(newest)
             if len(pointers) > 1 and self._chance.random() < 0.5:
                 self._fall_back = self._plan.fell_back = self._world.store.goes_back = True
-                self._given_up.add(max(pointers))
+                self._given_up[newest] = named
                 self._damaged.clear()  # it stays as it is
         return Start("latest", fall_back=self._fall_back)
 
@@ -165,11 +169,13 @@ class People:
             yield f"no checkpoint is kept, though {store.newest} was completed"
         for checkpoint, place in store.pointers.items():
             gone = self.named(place) - self._damaged.keys() - store.keys()
-            if gone and checkpoint not in self._given_up:
+            if gone and place not in self._given_up:
                 yield f"{sorted(gone)[:5]} of checkpoint {checkpoint} were deleted"
 
     def named(self, place: str) -> frozenset[str]:
-        """The files of a checkpoint."""
+        """The files of a checkpoint, those that damage has taken too."""
+        if place in self._given_up:
+            return self._given_up[place]
         path = f"{place}/_metadata"
         data = self._damaged.get(path, self._world.store.get(path))
         if data is None:

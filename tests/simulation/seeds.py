@@ -52,6 +52,7 @@ CALLS_AND_ENDS_FAILED: dict[int, str] = {
     6001071: "slow calls waited for checkpoints that came one upon the other, and never began",
     487218772: "subtasks ended behind a savepoint that was complete after another had failed",
     31700362: "the simulator took a job for begun whose driver died before its first record",
+    8880035: "the simulator named a damaged snapshot that nobody mends, again and again",
     31700013: "a stop survived a failover while its id was being taken, and never ended",
 }
 """The same for runs in which calls take time, too."""
