@@ -69,4 +69,4 @@ def test_a_refused_job_is_told_without_the_engines_frames() -> None:
     error = refused.value
     assert error.__cause__ is None and error.__suppress_context__
     inner = [frame.name for frame in refused.traceback][1:]
-    assert inner == ["execute_async", "_started"]
+    assert inner == ["execute_async"]
