@@ -13,7 +13,6 @@ from tests.house.source import PACKAGES, ROOT, nodes, python_files
 CIRCLES = [
     "datastream.connected datastream.environment datastream.joined datastream.keyed "
     "datastream.stream datastream.topologies datastream.windowed",
-    "upgrade.report upgrade.table",
 ]
 
 
@@ -21,7 +20,7 @@ DEPTH_MAX = 5
 DEEPER = {
     "driver": 6,
     "slot": 13,
-    "state": 9,
+    "state": 8,
     "storage": 6,
     "upgrade": 7,
 }
