@@ -24,6 +24,8 @@ from flinkformat.snapshots import (
 )
 from tests.checkpoint.world import keyed_state, restored_checkpoint
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+from tidegate.checkpoint.coordinator.disposal import Disposal
+from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, OperatorId
@@ -182,6 +184,24 @@ def test_what_is_given_up_can_be_taken_back_before_the_next_checkpoint() -> None
     assert ids(store.retained) == [1]
     store.take_back()
     assert ids(store.retained) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("status", [JobStatus.SUSPENDED, JobStatus.CANCELED, JobStatus.FAILED])
+def test_what_could_not_be_read_at_the_start_is_pointed_at_until_the_next_checkpoint(
+    status: JobStatus,
+) -> None:
+    def kept(*, own: bool, status: JobStatus) -> set[CheckpointId]:
+        found = [restored_checkpoint(1), restored_checkpoint(3)]
+        damaged = [CheckpointId(2), CheckpointId(4)]
+        completed = CompletedCheckpoints(3, found, damaged=damaged)
+        if own:
+            completed.add(restored_checkpoint(5))
+        disposal = Disposal(completed, SharedStateRegistry(), StatisticsTracker(1))
+        return set(disposal.end(status).retained)
+
+    assert kept(own=False, status=status) == {1, 2, 3, 4}
+    assert not kept(own=True, status=status) & {2, 4}
+    assert not kept(own=False, status=JobStatus.FINISHED) & {2, 4}
 
 
 def test_what_is_given_up_is_forgotten_with_the_next_checkpoint() -> None:

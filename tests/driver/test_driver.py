@@ -139,6 +139,14 @@ def test_a_job_that_was_cancelled_or_suspended_says_so_and_goes_on_with_latest(
     run(work)
 
 
+def files_in(folder: str) -> list[Path]:
+    return sorted(Path(folder).iterdir())
+
+
+def move(file: str, target: str) -> None:
+    Path(file).rename(target)
+
+
 def lose_metadata(checkpoint: str) -> None:
     Path(checkpoint, "_metadata").unlink()
 
@@ -174,6 +182,62 @@ def test_a_driver_that_is_refused_its_start_leaves_the_job_as_it_was_and_free_to
             assert left is not None and left.epoch > before.epoch
             assert (left.status, left.completed) == (before.status, before.completed)
             assert await last_beat(store) == ""
+
+    run(work)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [CancelRequested("the test"), SuspendRequested("the test")])
+def test_the_damaged_newest_is_kept_until_a_job_that_fell_back_has_completed_another(
+    ends: CancelRequested | SuspendRequested, tmp_path: Path
+) -> None:
+    """Somebody may put it back by then; and without the option nobody goes on behind its back."""
+    settings = {**on_disk(tmp_path), "execution.checkpointing.data-inline-threshold": "0 b"}
+    never = {**settings, "execution.checkpointing.interval": "1 h"}
+    resumed = {**never, "execution.state-recovery.path": "latest"}
+    aside = str(tmp_path / "aside")
+    store = MemoryHaStore()
+
+    async def chain(graph: JobGraph) -> HaStore:
+        return store
+
+    async def ended(world: World, completed: int = 0) -> TidegateError:
+        running = asyncio.ensure_future(world.run())
+        await world.until(JobStatus.RUNNING)
+        await world.completed(completed)
+        world.driver.job.inbox.post(ends)
+        await running
+        error = world.result.exception()
+        assert isinstance(error, JobCanceled | JobSuspended)
+        return error
+
+    async def work() -> None:
+        await ended(World(endless_graph(**settings), chain=chain), completed=2)
+        before = await latest(store)
+        assert before is not None and len(before.completed) == 2
+        older, newest = before.completed
+        files = files_in(newest.location)
+        assert len(files) > 1, "it has files of state"
+        move(f"{newest.location}/_metadata", aside)
+
+        falls_back = World(
+            endless_graph(**resumed, **{"tidegate.restore.fall-back": "true"}), chain=chain
+        )
+        error = await ended(falls_back)
+        assert falls_back.driver.job.view().restored == older.checkpoint
+        after = await latest(store)
+        assert after is not None and after.completed == before.completed
+        assert f"Checkpoint {older.checkpoint} is kept" in error.remedy
+        assert f"Checkpoint {newest.checkpoint} is damaged and kept too" in error.remedy
+
+        refused = World(endless_graph(**resumed), IdleProvider(), chain=chain)
+        await refused.run()
+        assert isinstance(refused.result.exception(), RestoreRefused)
+        move(aside, f"{newest.location}/_metadata")
+        assert files_in(newest.location) == files
+        mended = World(endless_graph(**resumed), chain=chain)
+        await ended(mended)
+        assert mended.driver.job.view().restored == newest.checkpoint
 
     run(work)
 

@@ -7,8 +7,9 @@ import pytest
 from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
 from tests.checkpoint.world import BY_HAND, EVERY_SECOND, restored_checkpoint
 from tidegate.checkpoint.completed import CompletedCheckpoints
-from tidegate.driver.telling.fate import RETENTION, fate_of_checkpoints
+from tidegate.driver.telling.fate import RETENTION, fate_of_checkpoints, fate_of_refused
 from tidegate.model.control import JobStatus
+from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import CheckpointSettings
 
 NEVER, ON_FAILURE, ALWAYS = RetentionPolicy
@@ -39,6 +40,22 @@ def test_what_is_kept_is_named_with_what_goes_on_from_it(status: JobStatus) -> N
     assert fate(status, found=(7,), retention=NEVER) == (
         "Checkpoint 7 is kept, the newest in /old-7: go on with '--from latest'."
     )
+
+
+def test_a_newest_that_is_damaged_is_named_with_what_can_be_done() -> None:
+    found = [restored_checkpoint(7)]
+    damaged = CompletedCheckpoints(2, found, damaged=[CheckpointId(8)])
+    helps = (
+        "Checkpoint 8 is damaged and kept too: put back what is missing and go on with "
+        "'--from latest', or set tidegate.restore.fall-back again."
+    )
+    told = fate_of_checkpoints(JobStatus.SUSPENDED, damaged, ON_DISK, deposed=False)
+    assert told == f"Checkpoint 7 is kept, the newest in /old-7. {helps}"
+    told = fate_of_refused(damaged, 7, None)
+    assert told == f"Nothing is deleted. Checkpoint 7 is kept. {helps} None of them is whole."
+    older = CompletedCheckpoints(2, found, damaged=[CheckpointId(6)])
+    told = fate_of_checkpoints(JobStatus.SUSPENDED, older, ON_DISK, deposed=False)
+    assert told == "Checkpoint 7 is kept, the newest in /old-7: go on with '--from latest'."
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,11 @@ class People:
             if gone and place not in self._given_up:
                 yield f"{sorted(gone)[:5]} of checkpoint {checkpoint} were deleted"
 
+    @property
+    def mendable(self) -> bool:
+        """Whether the job's record names a damaged checkpoint: then nothing is swept."""
+        return not self._given_up.keys().isdisjoint(self._world.store.pointers.values())
+
     def named(self, place: str) -> frozenset[str]:
         """The files of a checkpoint, those that damage has taken too."""
         if place in self._given_up:

@@ -317,6 +317,8 @@ class _Simulation:
             last = f"/{store.job}/"
             named = set().union(*map(self._people.named, store.pointers.values()))
             left = [path for path in left if last in path and path not in named]
+            if self._people.mendable:
+                left = []
         for place in sorted(each for each in kept if paths.parent(each) not in roots):
             data = store.get(f"{place}/_metadata")
             if data is None:

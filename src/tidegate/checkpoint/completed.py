@@ -108,19 +108,33 @@ class CompletedCheckpoints:
 
     retained: those that were found at the start, oldest first. A savepoint that the job starts
     from is one of them, a savepoint that it takes is not, save the one with which it stops.
+    damaged: numbers of those that were found there and could not be read.
     """
 
-    def __init__(self, retained_max: int, retained: Iterable[CompletedCheckpoint] = ()) -> None:
+    def __init__(
+        self,
+        retained_max: int,
+        retained: Iterable[CompletedCheckpoint] = (),
+        *,
+        damaged: Iterable[CheckpointId] = (),
+    ) -> None:
         self._retained_max = max(retained_max, 1)
         self._retained = list(retained)
         self._given_up: list[CompletedCheckpoint] = []
         self._has_own = False
         self._dropped: tuple[CompletedCheckpoint, ...] = ()
+        self._damaged = tuple(damaged)
+        assert not any(map(self.find, self._damaged)), "what is damaged is not restored from"
 
     @property
     def dropped(self) -> tuple[CompletedCheckpoint, ...]:
         """Checkpoints dropped at the job's end, oldest first."""
         return self._dropped
+
+    @property
+    def damaged(self) -> tuple[CheckpointId, ...]:
+        """Numbers of checkpoints that could not be read at the start, and may be mended yet."""
+        return self._damaged
 
     @property
     def retained(self) -> tuple[CompletedCheckpoint, ...]:
@@ -153,6 +167,7 @@ class CompletedCheckpoints:
         assert self.find(newest.checkpoint) is None, "a checkpoint completes once"
         self._retained, subsumed = self._split(newest)
         self._given_up.clear()
+        self._damaged = ()
         self._has_own = True
         assert self.latest is newest, "the newest is never what makes room"
         assert len(self._retained) <= self._retained_max, "what is kept has a bound"
@@ -183,6 +198,7 @@ class CompletedCheckpoints:
         if self._has_own or status is JobStatus.FINISHED:
             self._dropped = tuple(c for c in self._retained if c.discarded_on(status))
             self._retained = [c for c in self._retained if not c.discarded_on(status)]
+            self._damaged = ()
         return list(self._dropped)
 
     def _split(

@@ -92,7 +92,8 @@ class Ending:
         retained = self._checkpoints.retained
         pointers = {pointer.checkpoint for pointer in self._leadership.completed}
         over = ended is not None and ended.status.is_terminal and not self._leadership.is_lost
-        # A snapshot that the job started from is kept, though no pointer of this job names it.
+        # A snapshot that the job started from is kept, though no pointer of this job names it. A
+        # pointer to one that could not be read stands, and nobody knows which files it needs.
         if over and pointers <= {one.checkpoint for one in retained}:
             none_yet, none_earlier = self._leadership.next_id, Epoch(self._leadership.epoch + 1)
             await self._files.sweep(none_earlier, CheckpointId(none_yet), retained)

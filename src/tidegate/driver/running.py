@@ -57,7 +57,9 @@ class RunningJob:
         graph, settings = start.graph, start.graph.settings
         leadership, files = start.leadership, start.files
         blocking, log = world.run_blocking, world.log
-        kept = CompletedCheckpoints(settings.checkpoints.retained_max, start.completed)
+        kept = CompletedCheckpoints(
+            settings.checkpoints.retained_max, start.completed, damaged=start.damaged
+        )
         self.start = start
         self.answers = Answers()
         self.inbox = Inbox(_job_master(world, start, kept), world.clock, self._perform, log)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.driver.world import DriverWorld
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.ids import JobId
+    from tidegate.model.ids import CheckpointId, JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Start:
     """A job that is led, and what it begins with.
 
     graph: fitted to the newest checkpoint. completed: its checkpoints, oldest first.
-    damaged: True if some of them were given up; then nothing is swept before the job ends.
+    damaged: numbers of those that were given up; if any, nothing is swept before the job ends.
     """
 
     graph: JobGraph
     leadership: Leadership
     files: CheckpointFiles
     completed: tuple[CompletedCheckpoint, ...]
-    damaged: bool
+    damaged: tuple[CheckpointId, ...]
 
 
 @contextlib.asynccontextmanager
@@ -61,7 +61,8 @@ async def started(graph: JobGraph, world: DriverWorld) -> AsyncGenerator[Start]:
             completed = await reader.read(leadership)
             fitted = await _fitted(graph, reader, leadership.job, completed, world.log)
         files = CheckpointFiles(storage, settings.checkpoints, leadership.epoch, world)
-        yield Start(fitted, leadership, files, tuple(completed), bool(reader.damaged))
+        damaged = tuple(pointer.checkpoint for pointer in reader.damaged)
+        yield Start(fitted, leadership, files, tuple(completed), damaged)
     finally:
         await leadership.close()
 

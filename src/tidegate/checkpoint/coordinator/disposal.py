@@ -195,8 +195,11 @@ class Disposal:
         # Nobody may go on from an older one: what came up to the newest is committed. A snapshot
         # that the job started from stays its owner's, but is none of the job's any more.
         outlived = self._completed.latest is newest
-        kept = self._completed.retained if outlived else ()
-        return ForgetPointers(status, tuple(one.checkpoint for one in kept))
+        if not outlived:
+            return ForgetPointers(status, ())
+        # Somebody may mend what was damaged at the start: until then it is the newest all the same.
+        kept = (one.checkpoint for one in self._completed.retained)
+        return ForgetPointers(status, (*kept, *self._completed.damaged))
 
     def forgotten(self) -> list[DiscardCheckpoint | DeleteFiles]:
         """The pointers of what does not outlive the job are gone."""

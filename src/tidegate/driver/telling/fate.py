@@ -40,7 +40,9 @@ def fate_of_checkpoints(
     if dropped:
         why = "a finished job needs none" if status is JobStatus.FINISHED else _option(settings)
         told.append(f"{_named(dropped)} {_was(dropped)} deleted ({why}).")
-    if kept and not (dropped and dropped[-1].checkpoint > kept[-1].checkpoint):
+    if kept and checkpoints.damaged and checkpoints.damaged[-1] > kept[-1].checkpoint:
+        told.append(f"{_kept(kept)}, the newest in {kept[-1].pointer}.{_damaged(checkpoints)}")
+    elif kept and not (dropped and dropped[-1].checkpoint > kept[-1].checkpoint):
         told.append(f"{_kept(kept)}, the newest in {kept[-1].pointer}: go on with '--from latest'.")
     return " ".join(told)
 
@@ -52,7 +54,7 @@ def fate_of_refused(
 
     whole: the newest with all its files, as they were written; None if there is none.
     """
-    kept = f"Nothing is deleted. {_kept(checkpoints.retained)}."
+    kept = f"Nothing is deleted. {_kept(checkpoints.retained)}.{_damaged(checkpoints)}"
     if whole is None:
         return f"{kept} None of them is whole."
     if whole.checkpoint == refused:
@@ -76,6 +78,18 @@ def _named(checkpoints: Sequence[CompletedCheckpoint]) -> str:
 
 def _kept(checkpoints: Sequence[CompletedCheckpoint]) -> str:
     return f"{_named(checkpoints)} {'is' if len(checkpoints) == 1 else 'are'} kept"
+
+
+def _damaged(checkpoints: CompletedCheckpoints) -> str:
+    if not checkpoints.damaged:
+        return ""
+    numbers = ", ".join(map(str, checkpoints.damaged))
+    one = len(checkpoints.damaged) == 1
+    return (
+        f" Checkpoint{'' if one else 's'} {numbers} {'is' if one else 'are'} damaged and kept too: "
+        "put back what is missing and go on with '--from latest', or set "
+        "tidegate.restore.fall-back again."
+    )
 
 
 def _was(checkpoints: Sequence[CompletedCheckpoint]) -> str:
