@@ -8,6 +8,7 @@ from statistics import median
 import pytest
 
 from flinkformat.handles import ByteStreamStateHandle
+from flinkformat.key_groups import KeyGroupRange
 from tests.e2e.faulty_store import faulty_files
 from tests.e2e.jobs import KEYS, key_of, running_counts, same
 from tests.e2e.journal import Journal, Latch
@@ -19,12 +20,16 @@ from tests.e2e.runtimes import RETAIN, Jobs
 from tests.e2e.watch import completed, until, view, wait_completed, wait_for, wait_running
 from tidegate import JobClient, OperatorStateDescriptor, Types
 from tidegate.api import ship
+from tidegate.api.operator import KeyCell
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
+from tidegate.clock import SystemClock
 from tidegate.connectors.generator import NumberSplit
 from tidegate.model.control import JobStatus
+from tidegate.model.ids import OperatorId
 from tidegate.operators.sources.source import STATE_NAME
-from tidegate.state.format.headers import operator_header
+from tidegate.state.scope import StateScope
 from tidegate.state.user.operator_state import OperatorStates
+from tidegate.storage.reading import InlineReader
 
 pytestmark = pytest.mark.slow
 
@@ -233,8 +238,9 @@ def splits_in(file: Path, uid: str) -> list[NumberSplit]:
     operator = next(each for each in decoded(file).operators if each.uid == uid)
     handle = operator.subtasks[0].managed_operator
     assert handle is not None and isinstance(handle.delegate, ByteStreamStateHandle)
-    data = memoryview(handle.delegate.data)
-    states = OperatorStates(uid, first=True)
-    states.restore(operator_header(data, uid), handle.states, data, uid)
+    groups = KeyGroupRange(0, 0)
+    scope = StateScope(OperatorId(bytes(16)), groups, 1, SystemClock(), KeyCell(), uid=uid)
+    states = OperatorStates(scope)
+    states.restore(handle, InlineReader("the newest checkpoint"))
     found = states.list_state(OperatorStateDescriptor(STATE_NAME)).get()
     return [ship.loads(split, name=uid) for split in found]

@@ -2,7 +2,8 @@
 
 import asyncio
 import gc
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 import pytest
@@ -11,6 +12,7 @@ from flinkformat.handles import FileStateHandle, StreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tests.slot.world import Recorder, World, barrier, rows
+from tests.storage.checkpoint_folders import JOB, TornFiles
 from tidegate.checkpoint.channel_state.file_format import (
     ChannelInfo,
     InputChannelInfo,
@@ -28,6 +30,7 @@ from tidegate.model.elements import (
     RowBatch,
     Watermark,
 )
+from tidegate.model.files import FileChecksum
 from tidegate.model.ids import (
     Attempt,
     ChannelId,
@@ -38,6 +41,7 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.restore import InFlightData
+from tidegate.model.settings import CheckpointSettings
 from tidegate.slot.channel_state import (
     EMPTY,
     RESULTS_MAX,
@@ -50,6 +54,9 @@ from tidegate.slot.channel_state import (
     within,
 )
 from tidegate.slot.in_flight import InFlight, InFlightPlaces
+from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
+from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.stores import Stores
 from tidegate.transport import codec
 
 CAME, UNSENT = InputChannelInfo(0, 1), ResultSubpartitionInfo(0, 0)
@@ -469,3 +476,44 @@ def test_rows_are_cut_to_the_key_groups_of_their_reader(
     assert kept.timestamps_ms is not None and kept.key_groups is not None
     assert list(kept.timestamps_ms) == times and len(kept) == len(times)
     assert all(first <= group <= last for group in kept.key_groups)
+
+
+# --- where the files are ----------------------------------------------------------------------
+
+
+def storing(files: MemoryFiles, work: list[Coroutine[None, None, None]]) -> ChannelStateStorage:
+    """In folders of a job; coroutines that it starts are put by."""
+    settings = CheckpointSettings(
+        storage="filesystem", directory="memory:/c", inline_threshold_bytes=0
+    )
+    view = CheckpointStorageWorkerView(checkpoint_storage(JOB, settings, Stores(files)))
+
+    async def at_once(call: Callable[[], object]) -> object:
+        return call()
+
+    return ChannelStateStorage(lambda: view, at_once, lambda: 7, work.append)
+
+
+def test_a_file_is_written_and_goes_once_nobody_takes_it() -> None:
+    files = MemoryFiles()
+    storage = storing(files, [])
+    written = asyncio.run(storage.write(member(0), barrier(1), [b"a", b"bc"]))
+    assert list(files.files.values()) == [b"abc"] and written.handle.state_size == 3
+    asyncio.run(storage.delete(written))
+    assert files.files == {}
+
+
+def test_nothing_is_left_of_a_file_that_fails() -> None:
+    files = TornFiles()
+    with pytest.raises(StorageFailed, match="disk is full"):
+        asyncio.run(storing(files, []).write(member(0), barrier(1), [b"abc"]))
+    assert files.files == {}
+
+
+def test_what_cannot_be_deleted_is_left_to_the_sweep() -> None:
+    files = MemoryFiles()
+    storage = storing(files, [])
+    written = asyncio.run(storage.write(member(0), barrier(1), [b"abc"]))
+    elsewhere = replace(written, checksums={"nowhere:/c/f": FileChecksum(3, 1)})
+    asyncio.run(storage.delete(elsewhere))
+    assert len(files.files) == 1

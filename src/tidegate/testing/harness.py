@@ -132,11 +132,13 @@ class OperatorHarness:
         self._loop = ManualLoop(self.clock)
         self._subtasks: list[_Subtask] = []
         try:
-            self._start(restore)
+            self._open(restore)
+            self._routes = [self._route(number, edge) for number, edge in enumerate(self._edges)]
+            for subtask in self._subtasks:  # each asks its senders for rows at once
+                self._loop.on(subtask.begin)
         except BaseException:
             self.close()
             raise
-        self._routes = [self._route(number, edge) for number, edge in enumerate(self._edges)]
         self._settle()
 
     # --- what happens to it ---
@@ -266,7 +268,7 @@ class OperatorHarness:
 
     # --- within ---
 
-    def _start(self, restore: HarnessSnapshot | None) -> None:
+    def _open(self, restore: HarnessSnapshot | None) -> None:
         node = self._node
         states: list[RestoredOperatorState] = [RestoredOperatorState()] * node.parallelism
         if restore is not None:
@@ -422,6 +424,9 @@ class _Subtask:
         """Restores the state, then opens the operator."""
         self._chained.context.backend.restore(state, InlineReader("a snapshot of the harness"))
         self._subtask.chain.open()
+
+    def begin(self) -> None:
+        """Starts the subtask, which asks for rows."""
         self._subtask.start()
 
     def marked(self, number: int, mark: Mark) -> None:
