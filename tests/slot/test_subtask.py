@@ -496,3 +496,11 @@ def test_a_trigger_of_the_driver_is_taken_alike_whatever_the_inputs(inputs: int)
     world.run()
     assert world.checkpoints_cut == [1]
     assert [element for element in world.sent[0] if isinstance(element, Barrier)] == [barrier(1)]
+
+
+def test_a_subtask_starts_once() -> None:
+    log: list[str] = []
+    world = World(Recorder("a", log)).start()
+    world.subtask.start()
+    world.put(0, rows(1)).run()
+    assert log == ["a: rows [1]"]

@@ -415,3 +415,15 @@ def test_the_figures_count_rows_in_and_out() -> None:
     figures = world.subtask.figures
     assert (figures.rows_in, figures.rows_out, figures.batches_in) == (3, 6, 2)
     assert figures.watermark_ms == 9
+
+
+def test_a_trigger_that_waits_is_declined_as_the_subtask_ends() -> None:
+    world = World(ScriptedSource("s", [], []), inputs=0).start()
+    world.subtask.trigger(barrier(1))
+    world.run()
+    world.subtask.trigger(barrier(2))
+    world.subtask.complete(CheckpointId(1), None)
+    assert [(each.checkpoint, each.reason) for each in world.declined] == [
+        (2, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING)
+    ]
+    assert world.checkpoints_cut == [1] and world.states[-1] is ExecutionState.FINISHED
