@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import compress, repeat
+from itertools import compress
 from operator import length_hint
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from tidegate.model.elements import RowBatch
 from tidegate.operators.emit import emit_rows, then_fail
 from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator
+from tidegate.operators.row_loop import stamps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,10 +71,9 @@ class FlatMapOperator(FunctionOperator):
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
         call, own, texts = self._call, self._own, may_give_text(self._call)
-        stamps = repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
         value = results = None
         try:
-            for value, self.timestamp_ms in zip(rows.values, stamps, strict=False):
+            for value, self.timestamp_ms in zip(rows.values, stamps_of(rows), strict=False):
                 results = call(value)
                 if results is not None:
                     if texts and type(results) in TEXTS:

@@ -10,7 +10,6 @@ more records than may be called now, the others wait, and the input is held back
 from __future__ import annotations
 
 import asyncio
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api import ship
@@ -38,6 +37,7 @@ from tidegate.operators.async_calls.seats import LoopTasks, Seats
 from tidegate.operators.emit import emit_sorted
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
+from tidegate.operators.row_loop import stamps_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -156,7 +156,7 @@ class AsyncWaitOperator(FunctionOperator):
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Starts as many calls as there is room for, and holds the input back for the others."""
         rows = as_rows(batch)
-        stamps = repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
+        stamps = stamps_of(rows)
         for value, timestamp_ms in zip(rows.values, stamps, strict=False):
             self._admit(value, timestamp_ms)
         self._call_next()

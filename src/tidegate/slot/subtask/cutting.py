@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.deployment import Deployment
     from tidegate.slot.subtask.ending import Ending
     from tidegate.slot.subtask.processed_bytes import ProcessedBytes
-    from tidegate.slot.subtask.snapshot import PendingState
+    from tidegate.state.pending import PendingSnapshot
 
 
 class Cutting:
@@ -116,7 +116,7 @@ class Cutting:
         # Nothing is emitted from here to the last snapshot: the barrier stands for this very state.
         self._in_flight.send(barrier)
         context = SnapshotContext(checkpoint, barrier.triggered_ms)
-        pieces: list[tuple[OperatorId, PendingState]] = []
+        pieces: list[tuple[OperatorId, PendingSnapshot]] = []
         durable: list[Awaitable[None]] = []
         for each in reversed(live):
             waited = each.operator.snapshot(context)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from flinkformat.snapshots import EMPTY
 from tidegate.errors import StorageFailed
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.slot.channel_state import ChannelStateResult
+    from tidegate.state.pending import PendingSnapshot
     from tidegate.storage.places import CheckpointPlace
 
     RunBlocking = Callable[[Callable[[], object]], Awaitable[object]]
@@ -26,33 +27,6 @@ if TYPE_CHECKING:
 
 _PARTS_MAX: Final = 4
 """Parts of encoded state that may wait to be written; as long as there are more, none is made."""
-
-
-class PendingState(Protocol):
-    """One operator's snapshot after its quick part; ``state`` implements it."""
-
-    @property
-    def waiting(self) -> int:
-        """Bytes that `write` would write."""
-        ...
-
-    def encode(self, budget_ms: float) -> bool:
-        """Encode for about that long, on the loop; True once all is encoded."""
-        ...
-
-    def write(self, place: CheckpointPlace) -> None:
-        """Write what is waiting while the rest is encoded. Blocking, off the loop."""
-        ...
-
-    def upload(self, place: CheckpointPlace) -> SubtaskState:
-        """Write what was encoded and not written. Blocking, off the loop."""
-        ...
-
-    def acknowledged(self) -> None:
-        """The written state is about to be acknowledged. On the loop."""
-        ...
-
-    def cancel(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -81,7 +55,7 @@ class SubtaskSnapshot:
     def __init__(
         self,
         barrier: Barrier,
-        pieces: Sequence[tuple[OperatorId, PendingState]],
+        pieces: Sequence[tuple[OperatorId, PendingSnapshot]],
         durable: Sequence[Awaitable[None]],
         in_flight: ChannelStateResult,
         ends: tuple[OperatorId, OperatorId],
