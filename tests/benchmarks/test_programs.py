@@ -41,3 +41,14 @@ def test_a_program_that_is_measured_runs(program: tuple[str, ...]) -> None:
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout.splitlines()[-1])
     assert str(result["system"]).startswith("tidegate")
+
+
+def test_pairs_of_two_trees_are_measured_once(tmp_path: Path) -> None:
+    command = [sys.executable, "benchmarks/pairs.py", ".", ".", "--rounds", "1", "--only", "start"]
+    command += ["--keep", str(tmp_path / "pairs.jsonl")]
+    outputs = [
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S).stdout
+        for _ in range(2)
+    ]
+    assert len((tmp_path / "pairs.jsonl").read_text().splitlines()) == 1
+    assert outputs[0].endswith(outputs[1].split("\n", 1)[1])
