@@ -9,7 +9,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import Contender, interleaved, keep, median_rates, whole
+from benchmarks.measure import Contender, interleaved, keep, medians, whole
 
 FEATURES = {"F217": "checkpoint-loss.jsonl"}
 FLOOR = 0.9
@@ -19,7 +19,7 @@ RECORDS = {"records": 12_000_000, "batches": 150_000_000}
 def main(console: Console, rounds: int, only: str, scale: float) -> bool:
     """Run all, print the table, keep the result; whether the floor holds for both."""
     results = interleaved([one for one in contenders(scale) if only in one.name], rounds, console)
-    rates = median_rates(results)
+    rates = medians(results, "records_per_s")
     result = Table("api", "with", "without", "share", title="A checkpoint each second: medians")
     shares: dict[str, float] = {}
     for api in RECORDS:

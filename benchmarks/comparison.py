@@ -10,11 +10,24 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import HERE, Contender, interleaved, keep, median_rates, whole
+from benchmarks.machine import python_build
+from benchmarks.measure import (
+    HERE,
+    Contender,
+    Runs,
+    fastest_ms,
+    interleaved,
+    keep,
+    medians,
+    quiet_runs,
+    whole,
+)
 
 FLINK, PYFLINK, PYFLINK_20K = "flink-jvm", "pyflink", "pyflink bundle 20,000"
 JVM, PYTHON = "Flink on the JVM", "PyFlink, the faster"
 ON_SPARK = "tidegate-spark "
+APIS = {"spark": ("records", "listed", "reduce", "batches"), "local": ("records", "batches")}
+"""Forms of our programs that are measured on each runtime."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +52,19 @@ class Comparison:
             if not all(one.name.startswith("tidegate-") for one in chosen):
                 set_up_peers()
             results = interleaved(chosen, rounds, console)
-        rates = median_rates(results)
+        rates, costs = medians(results, "records_per_s"), medians(results, "processor_ns")
         held = {
             f"{name} / {base}": ratio >= floor for name, base, floor, ratio in self.measured(rates)
         }
-        console.print(self.table(rates))
+        console.print(self.table(rates, costs))
+        console.print(conditions(results))
         for name, base, floor, ratio in self.measured(rates):
             verdict = "[green]holds[/]" if ratio >= floor else "[red]falls short[/]"
             console.print(f"{name}: {ratio:.2f} times {base}, at least {floor:g}: {verdict}")
         if whole(only, scale):
-            record = {"rounds": rounds, "medians": rates, "held": held, "runs": results}
+            record = {"rounds": rounds, "medians": rates, "processor_ns": costs, "held": held}
+            record["quiet_runs"] = quiet_runs(results)
+            record["runs"] = results
             keep(f"{self.title.lower().replace(',', '').replace(' ', '-')}.jsonl", record)
         return all(held.values())
 
@@ -61,8 +77,8 @@ class Comparison:
                 f"tidegate-{runtime} {api}",
                 (*program, "--runtime", runtime, "--api", api, "--records", size[api]),
             )
-            for runtime in ("spark", "local")
-            for api in ("records", "batches")
+            for runtime in APIS
+            for api in APIS[runtime]
             if api in size
         ]
         common = ("--workload", self.workload, *self.shape)
@@ -88,18 +104,29 @@ class Comparison:
             if ON_SPARK + api in rates and base in base_rates
         ]
 
-    def table(self, rates: dict[str, float]) -> Table:
+    def table(self, rates: dict[str, float], costs: dict[str, float]) -> Table:
         """Medians, and each one's ratio to what it is compared with."""
         base_rates = bases(rates)
         result = Table(title=f"{self.title}: medians")
         result.add_column("system")
         result.add_column("records/s", justify="right")
+        result.add_column("processor ns each", justify="right")
         for base in base_rates:
             result.add_column(f"× {base}", justify="right")
         for name, rate in rates.items():
             ratios = [f"{rate / base:.3g}" for base in base_rates.values()]
-            result.add_row(name, f"{rate:,.0f}", *ratios)
+            cost = f"{costs[name]:,.0f}" if name in costs else ""
+            result.add_row(name, f"{rate:,.0f}", cost, *ratios)
         return result
+
+
+def conditions(results: Runs) -> str:
+    """Which Python ran, and how much of the session the machine was quiet."""
+    runs, still = sum(map(len, results.values())), sum(quiet_runs(results).values())
+    return (
+        f"Python {python_build()}; {still} of {runs} runs in the machine's quiet mode"
+        f" (its loop took {fastest_ms(results):.0f} ms at its fastest)"
+    )
 
 
 def bases(rates: dict[str, float]) -> dict[str, float]:

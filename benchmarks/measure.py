@@ -1,24 +1,29 @@
 """Runs contenders in turn, takes medians, keeps the results.
 
-Contenders are interleaved, round by round, so that whatever else the machine does falls on all of
-them alike; only ratios of one session mean anything.
+Contenders alternate, each run a few seconds long, so that whatever else the machine does falls on
+all of them alike; only ratios of one session mean anything, and only runs in the machine's quiet
+mode are counted, where there are enough of them.
 """
 
 import json
 import os
-import platform
 import statistics
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.machine import calibration_ms, python_build, quiet
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = HERE / "results"
 LIMIT_S = 300
+ROUNDS_MORE = 2
+"""Rounds are run until so many times as many as were asked for, while too few are quiet."""
 
 
 @dataclass(frozen=True)
@@ -29,24 +34,28 @@ class Contender:
     command: tuple[str, ...]
 
 
-def interleaved(
-    contenders: list[Contender], rounds: int, console: Console
-) -> dict[str, list[dict]]:
-    """Every contender once a round; the result lines by contender."""
-    results: dict[str, list[dict]] = {contender.name: [] for contender in contenders}
-    for number in range(1, rounds + 1):
+Runs = dict[str, list[dict]]
+"""Result lines by contender; each has the `calibration_ms` of before and after its run."""
+
+
+def interleaved(contenders: list[Contender], rounds: int, console: Console) -> Runs:
+    """Every contender once a round, until each has so many quiet runs or the rounds are doubled."""
+    results: Runs = {contender.name: [] for contender in contenders}
+    for number in range(1, rounds * ROUNDS_MORE + 1):
+        if number > rounds and all(quiet_runs(results)[name] >= rounds for name in results):
+            break
         for contender in contenders:
-            with console.status(f"round {number} of {rounds}: {contender.name}"):
+            with console.status(f"round {number}: {contender.name}"):
                 result = run_once(contender, console)
             if result is not None:
                 results[contender.name].append(result)
-                rate = f"{result['records_per_s']:,.0f} records/s in {result['seconds']:.1f} s"
-                console.print(f"round {number}  {contender.name:28} {rate:>34}")
+                console.print(f"round {number}  {contender.name:28} {told(result):>34}")
     return results
 
 
 def run_once(contender: Contender, console: Console) -> dict | None:
     """Its result line; None where it failed, which is said with the end of what it wrote."""
+    before_ms = calibration_ms()
     try:
         run = subprocess.run(
             contender.command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
@@ -59,16 +68,47 @@ def run_once(contender: Contender, console: Console) -> dict | None:
         console.print(f"{contender.name}: failed with {run.returncode}", style="red")
         console.print((run.stdout + run.stderr)[-2000:], markup=False, highlight=False)
         return None
-    return json.loads(lines[-1])
+    calibrations = [round(each, 1) for each in (before_ms, calibration_ms())]
+    return json.loads(lines[-1]) | {"calibration_ms": calibrations}
 
 
-def median_rates(results: dict[str, list[dict]]) -> dict[str, float]:
-    """The median rate of each contender that gave any result."""
-    return {
-        name: statistics.median(line["records_per_s"] for line in lines)
-        for name, lines in results.items()
-        if lines
-    }
+def told(result: dict) -> str:
+    """One run in a line."""
+    rate = f"{result['records_per_s']:,.0f} records/s in {result['seconds']:.1f} s"
+    each = result.get("processor_ns")
+    cost = f", {each:,.0f} ns each" if each else ""
+    return f"{rate}{cost}, calibrated {max(result['calibration_ms']):.0f} ms"
+
+
+def fastest_ms(results: Runs) -> float:
+    """The calibration loop at its fastest in this session."""
+    return min(min(run["calibration_ms"]) for runs in results.values() for run in runs)
+
+
+def quiet_runs(results: Runs) -> dict[str, int]:
+    """Number of runs in the quiet mode, of each contender."""
+    return {name: len(counted(runs, fastest_ms(results))) for name, runs in results.items() if runs}
+
+
+def counted(runs: Iterable[dict], least_ms: float) -> list[dict]:
+    return [run for run in runs if quiet(run["calibration_ms"], least_ms)]
+
+
+def medians(results: Runs, figure: str) -> dict[str, float]:
+    """The median of a figure, of each contender that reported it.
+
+    Taken over its quiet runs where they are half of all at least, else over all: a session on a
+    machine that is never quiet still has its ratios, and `quiet_runs` says so.
+    """
+    found: dict[str, float] = {}
+    for name, runs in results.items():
+        still = counted(runs, fastest_ms(results)) if runs else []
+        used = [
+            run[figure] for run in (still if 2 * len(still) >= len(runs) else runs) if figure in run
+        ]
+        if used:
+            found[name] = statistics.median(used)
+    return found
 
 
 def whole(only: str, scale: float) -> bool:
@@ -83,7 +123,7 @@ def keep(file: str, record: dict[str, object]) -> None:
         "commit": commit(),
         "cores": os.cpu_count(),
         "load_1m": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
+        "python": python_build(),
     }
     with (RESULTS / file).open("a", encoding="utf-8") as results:
         results.write(json.dumps(conditions | record) + "\n")

@@ -17,7 +17,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import Contender, interleaved, keep, median_rates, whole
+from benchmarks.measure import Contender, interleaved, keep, medians, whole
 
 SYNC_MAX_MS = 5
 CASES = {
@@ -37,7 +37,7 @@ CASES = {
 def main(console: Console, rounds: int, only: str, scale: float) -> bool:
     """Run all, print the table, keep the result; whether all floors hold."""
     results = interleaved([one for one in contenders(scale) if only in one.name], rounds, console)
-    rates = median_rates(results)
+    rates = medians(results, "records_per_s")
     table = Table(
         "state, writes",
         "without",

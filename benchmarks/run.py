@@ -23,11 +23,15 @@ from benchmarks import (
     w1,
     w1_rocksdb,
     w2,
+    w3,
+    w4,
 )
 
 BENCHMARKS = {
     "w1": w1.W1.main,
     "w2": w2.W2.main,
+    "w3": w3.main,
+    "w4": w4.main,
     "checkpoint-loss": checkpoint_loss.main,
     "million-keys": million_keys.main,
     "recovery": recovery.main,

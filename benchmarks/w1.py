@@ -15,11 +15,14 @@ W1 = Comparison(
     "W1",
     "w1",
     ("--keys", "10000", "--parallelism", "2", "--checkpoint-ms", "500"),
-    # About ten seconds of measured time each, at the rates of two shared cores. A bundle of 20,000
-    # needs ten bundles a worker before its rate means anything.
+    # A few seconds of measured time each, so that contenders alternate within the machine's modes;
+    # the JVM compiles in its first seconds, and a bundle of 20,000 needs ten bundles a worker
+    # before its rate means anything.
     {
-        "records": 25_000_000,
-        "batches": 300_000_000,
+        "records": 6_000_000,
+        "listed": 6_000_000,
+        "reduce": 8_000_000,
+        "batches": 100_000_000,
         FLINK: 25_000_000,
         PYFLINK: 20_000,
         PYFLINK_20K: 400_000,

@@ -7,6 +7,7 @@ from the run before.
 """
 
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -63,6 +64,29 @@ class RunningCount(KeyedProcessFunction):
             count, total = acc[0] + 1, acc[1] + value[1]
         self.acc.update((count, total))
         yield value[0], count, total
+
+
+def list_job(env: StreamExecutionEnvironment, run: Run) -> None:
+    """The same with a function that returns its results in a list."""
+    keys = run.args.keys
+    env.from_sequence(0, run.records - 1).map(
+        lambda i: ((i * MULT & MASK) % keys, i), output_type=PAIR
+    ).key_by(lambda pair: pair[0], key_type=Types.LONG()).process(
+        ListedCount(), output_type=TRIPLE
+    ).sink_to(sink(run))
+
+
+class ListedCount(RunningCount):
+    """Count and sum so far of the record's key, in a list."""
+
+    def process_element(self, value, ctx):
+        acc = self.acc.value()
+        if acc is None:
+            count, total = 1, value[1]
+        else:
+            count, total = acc[0] + 1, acc[1] + value[1]
+        self.acc.update((count, total))
+        return [(value[0], count, total)]
 
 
 def reduce_job(env: StreamExecutionEnvironment, run: Run) -> None:
@@ -124,13 +148,15 @@ class LatestOfKeys(CountingWriter):
     def __init__(self, path: Path, *, warm: int, verify: bool) -> None:
         super().__init__(path, verify)
         self._warm = warm
-        self._counted_from = self._warm_at_ns = self._checksum = 0
+        self._counted_from = self._warm_at_ns = self._warm_processor_ns = 0
+        self._checksum = 0
         self._final: dict[int, tuple[int, int]] = {}
 
     def write(self, batch) -> None:
         super().write(batch)
         if not self._warm_at_ns and self.outputs >= self._warm:
             self._warm_at_ns, self._counted_from = self.last_at_ns, self.outputs
+            self._warm_processor_ns = time.process_time_ns()
 
     def keep(self, batch) -> None:
         if isinstance(getattr(batch, "batch", None), pa.RecordBatch):
@@ -147,6 +173,7 @@ class LatestOfKeys(CountingWriter):
         return {
             "counted": self.outputs - self._counted_from,
             "warm_at_ns": self._warm_at_ns,
+            "warm_processor_ns": self._warm_processor_ns,
             "checksum": self._checksum,
             "final": [[key, *state] for key, state in self._final.items()],
         }
@@ -155,7 +182,7 @@ class LatestOfKeys(CountingWriter):
 W1 = Workload(
     "w1",
     __doc__ or "",
-    {"records": record_job, "reduce": reduce_job, "batches": batch_job},
+    {"records": record_job, "listed": list_job, "reduce": reduce_job, "batches": batch_job},
     keys=10_000,
     checkpoint_ms=500,
 )

@@ -15,10 +15,10 @@ W2 = Comparison(
     "W2",
     "w2",
     ("--keys", "1000", "--parallelism", "2", "--checkpoint-ms", "1000"),
-    # About ten seconds of measured time each, at the rates of two shared cores.
+    # A few seconds of measured time each, so that contenders alternate within the machine's modes.
     {
-        "records": 6_000_000,
-        "batches": 150_000_000,
+        "records": 5_000_000,
+        "batches": 80_000_000,
         FLINK: 25_000_000,
         PYFLINK: 60_000,
         PYFLINK_20K: 400_000,

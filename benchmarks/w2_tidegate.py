@@ -6,6 +6,7 @@ has passed on a tenth of its share to the last output, and the last line printed
 """
 
 import json
+import os
 import sys
 import time
 from functools import partial
@@ -104,12 +105,22 @@ class Measured(MapFunction):
     def open(self, runtime_context) -> None:
         index = runtime_context.get_index_of_this_subtask()
         self._path = Path(self._folder) / f"source-{index}.json"
-        self._passed = self._warm_at_ns = self._counted_from = 0
+        self._passed = self._warm_at_ns = self._warm_processor_ns = self._counted_from = 0
+
+    def warm(self) -> None:
+        """From here on records count."""
+        self._counted_from = self._passed
+        self._warm_at_ns, self._warm_processor_ns = time.monotonic_ns(), time.process_time_ns()
 
     def close(self) -> None:
         """Leave the measurements."""
-        counted = self._passed - self._counted_from
-        self._path.write_text(json.dumps({"warm_at_ns": self._warm_at_ns, "counted": counted}))
+        measured = {
+            "counted": self._passed - self._counted_from,
+            "warm_at_ns": self._warm_at_ns,
+            "warm_processor_ns": self._warm_processor_ns,
+            "pid": os.getpid(),
+        }
+        self._path.write_text(json.dumps(measured))
 
 
 class ShuffledRecord(Measured):
@@ -119,7 +130,7 @@ class ShuffledRecord(Measured):
         """The record at a reader's number."""
         self._passed += 1
         if self._passed == self._warm:
-            self._warm_at_ns, self._counted_from = time.monotonic_ns(), self._passed
+            self.warm()
         reader, at = divmod(number, self._share)
         position = at * self._readers + reader
         within = position % BLOCK
@@ -135,7 +146,7 @@ class Shuffled(Measured):
         numbers = batch.column(0).to_numpy()
         self._passed += len(numbers)
         if not self._warm_at_ns and self._passed >= self._warm:
-            self._warm_at_ns, self._counted_from = time.monotonic_ns(), self._passed
+            self.warm()
         reader = int(numbers[0]) // self._share
         positions = (numbers - reader * self._share) * self._readers + reader
         blocks = positions // BLOCK * BLOCK

@@ -115,6 +115,7 @@ class Workload:
             "seconds": round(seconds, 4),
             "records_counted": counted,
             "records_per_s": round(counted / seconds, 1),
+            "processor_ns": round(processor_ns(measured) / counted, 1),
             "checkpoints": max(sink["checkpoints"] for sink in sinks),
             "outputs": sum(sink["outputs"] for sink in sinks),
             "total_s": round(total_s, 3),
@@ -136,6 +137,16 @@ class Workload:
         if wrong:
             print("WRONG:", wrong, file=sys.stderr)
         return not wrong
+
+
+def processor_ns(measured: Sequence[dict]) -> int:
+    """Processor time of all slots from the end of their warm-up to their last output."""
+    total = 0
+    for pid in {each["pid"] for each in measured if each.get("last_at_ns")}:
+        here = [each for each in measured if each["pid"] == pid]
+        warm_ns = min(each["warm_processor_ns"] for each in here if each.get("warm_at_ns"))
+        total += max(each.get("last_processor_ns", 0) for each in here) - warm_ns
+    return total
 
 
 def environment(args: argparse.Namespace, checkpoints: Path) -> StreamExecutionEnvironment:
@@ -190,11 +201,11 @@ class CountingWriter:
 
     def __init__(self, path: Path, verify: bool) -> None:
         self._path, self._verify = path, verify
-        self.outputs = self.last_at_ns = self._snapshots = 0
+        self.outputs = self.last_at_ns = self._last_processor_ns = self._snapshots = 0
 
     def write(self, batch) -> None:
         self.outputs += len(batch)
-        self.last_at_ns = time.monotonic_ns()
+        self.last_at_ns, self._last_processor_ns = time.monotonic_ns(), time.process_time_ns()
         if self._verify:
             self.keep(batch)
 
@@ -218,6 +229,7 @@ class CountingWriter:
         counts = {
             "outputs": self.outputs,
             "last_at_ns": self.last_at_ns,
+            "last_processor_ns": self._last_processor_ns,
             "checkpoints": self._snapshots,
             "pid": os.getpid(),
             "processor_s": time.process_time(),

@@ -20,8 +20,11 @@ LIMIT_S = 200
     [
         ("w1_tidegate", "--api", "records", "--records", "20000", "--keys", "10", *LOCAL),
         ("w1_tidegate", "--api", "batches", "--records", "20000", "--keys", "10", *LOCAL),
+        ("w1_tidegate", "--api", "listed", "--records", "20000", "--keys", "10", *LOCAL),
+        ("w1_tidegate", "--api", "reduce", "--records", "20000", "--keys", "10", *LOCAL),
         ("w2_tidegate", "--api", "records", "--records", "20000", "--keys", "10", *LOCAL),
         ("w2_tidegate", "--api", "batches", "--records", "20000", "--keys", "10", *LOCAL),
+        ("w4_tidegate", "--seconds", "2", "--keys", "10", *LOCAL),
         ("million_keys_tidegate", "--records", "20000", "--keys", "1000"),
         ("savepoint_tidegate", "hashmap", "canonical", "1000"),
         ("savepoint_tidegate", "rocksdb", "native", "1000"),
