@@ -153,8 +153,8 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
             "EntryDiff FileReuse OperatorDiff SnapshotDiff StateDiff diff_snapshots"
         ),
         "tidegate.snapshots.folders": "SavepointInfo dispose_savepoint list_savepoints",
-        "tidegate.snapshots.rows": "StateInfo StateKind StateRow",
-        "tidegate.snapshots.snapshot": "OperatorInfo Snapshot",
+        "tidegate.snapshots.rows": "OperatorInfo StateInfo StateKind StateRow",
+        "tidegate.snapshots.snapshot": "Snapshot",
         "tidegate.snapshots.summary": (
             "KeyGroupSummary OperatorSummary SnapshotSummary StateSummary inspect_snapshot"
         ),

@@ -15,8 +15,7 @@ from flinkformat.state_streams import files_of
 from tests.fuzzing.cases import SLOW_FLOOR, Opened, Reader
 from tests.fuzzing.of_metadata import FIXTURES
 from tidegate.errors import FormatError, RestoreRefused, StorageFailed
-from tidegate.snapshots.flink_counts import counted_states
-from tidegate.snapshots.flink_snapshot import FlinkSnapshot
+from tidegate.snapshots.flink_snapshot import FlinkSnapshot, counted_states
 
 REFUSED = (FormatError, RestoreRefused, StorageFailed)
 

@@ -25,7 +25,8 @@ from tidegate.errors import ConfigError, FormatError, RestoreRefused
 from tidegate.ha.chain import JobRecord, Pointer, Seal, decode, encode
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
-from tidegate.snapshots.reading.declarations import DeclaredTypes, StateDeclaration
+from tidegate.snapshots.rows import StateDeclaration
+from tidegate.snapshots.writing.distributed import DeclaredTypes
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.state_files import resolve_relative

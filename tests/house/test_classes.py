@@ -15,8 +15,6 @@ ATTRIBUTES_MAX = 15
 
 MANY_PARAMETERS = {
     "graph/transformations:OperatorTransformation": 17,
-    "snapshots/writing/operator_rewrite:KeyedRewrite": 9,
-    "snapshots/writing/writer:_Operator": 10,
 }
 MANY_ATTRIBUTES = {
     "graph/transformations:OperatorTransformation": 17,

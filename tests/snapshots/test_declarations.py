@@ -17,7 +17,8 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import ConfigError
-from tidegate.snapshots.reading.declarations import DeclaredTypes, StateDeclaration
+from tidegate.snapshots.rows import StateDeclaration
+from tidegate.snapshots.writing.distributed import DeclaredTypes
 from tidegate.snapshots.writing.writer import SavepointWriter
 from tidegate.typeinfo.hints import type_of_hint
 from tidegate.typeinfo.types import Types

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from flinkformat.handles import StateDistribution
 from flinkformat.operator_ids import operator_id_of_uid
@@ -21,20 +21,20 @@ from flinkformat.snapshots import (
     SavepointType,
 )
 from tidegate.checkpoint.provenance import Provenance, hook_states, to_master_state
-from tidegate.errors import ConfigError, FormatError, TidegateError, UnsupportedKey
+from tidegate.errors import ConfigError, FormatError, UnsupportedKey
 from tidegate.migration.declarations import proposal
 from tidegate.migration.keys import Keys, MisplacedKey
 from tidegate.migration.pyflink import PREFIX, is_python_state
 from tidegate.migration.report import MigratedState, MigrationReport
-from tidegate.migration.taken import TakenKeyedState, TakenOperator, TakenOperatorState
+from tidegate.migration.taken import TakenKeyedState, TakenOperator, TakenOperatorState, told
 from tidegate.migration.translations import (
     NotTaken,
     Translation,
     operator_translation_of,
-    translation_of,
 )
 from tidegate.model.versions import versions
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot
+from tidegate.snapshots.rows import OperatorInfo
 from tidegate.snapshots.snapshot import likely
 from tidegate.snapshots.writing.new_snapshot import NewSnapshot
 
@@ -42,16 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from flinkformat.snapshots import OperatorState
-    from flinkformat.state.entries import FlinkEntry
-    from flinkformat.state.headers import FlinkState
     from flinkformat.state.operator_state import FlinkOperatorState
     from flinkformat.state.reading import FlinkKeyedState
     from tidegate.api.state import StateDescriptor
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import CheckpointId
-
-_SAMPLES: Final = 100
-_ROWS_AT_ONCE: Final = 4096
 
 
 def migrate_savepoint(
@@ -88,7 +83,7 @@ def migrate_savepoint(
         for name, operator in names.items()
     ]
     operators = [made for each in migrations if (made := each.operator()) is not None]
-    ids = [operator.id for operator in operators]
+    ids = [operator.info.operator_id for operator in operators]
     if len(set(ids)) != len(ids):
         raise ConfigError(
             "Two operators would have one uid",
@@ -126,62 +121,6 @@ def _named(operator: OperatorState) -> str:
     return operator.uid or operator.operator_id.hex()
 
 
-class _Taking:
-    """A keyed state under conversion. refusal: why it is skipped, once known."""
-
-    def __init__(self, state: FlinkState, declared: Mapping[str, StateDescriptor]) -> None:
-        self.state = state
-        self.translation: Translation | None = None
-        self.refusal: Exception | None = None
-        self.count = 0
-        self.samples: list[Any] = []
-        self._entries: dict[int, list[tuple[Any, Any]]] = {}
-        self._waiting: list[tuple[FlinkEntry, Any, tuple[Any, Any]]] = []
-        try:
-            self.translation = translation_of(state, declared)
-        except NotTaken as error:
-            self.refusal = error
-
-    def take(self, entry: FlinkEntry, keys: Keys) -> None:
-        """Converts an entry, or notes why it can't. Raises as `Keys.key_groups` does."""
-        self.count += 1
-        if len(self.samples) < _SAMPLES:
-            self.samples.append(entry.value)
-        if self.translation is None or self.refusal is not None:
-            return
-        key = entry.key
-        try:
-            key = keys.convert(key)
-            value, space = self.translation.convert(entry.value), self.translation.space
-            place = key if space is None else (key, space(entry))
-        except (ValueError, FormatError) as error:
-            self.refusal = NotTaken(f"{_said(error)} (key {key!r})")
-            return
-        self._waiting.append((entry, key, (place, value)))
-        if len(self._waiting) == _ROWS_AT_ONCE:
-            self._place(keys)
-
-    def _place(self, keys: Keys) -> None:
-        groups = keys.key_groups(
-            [entry.key for entry, _, _ in self._waiting],
-            [entry.key_group for entry, _, _ in self._waiting],
-            [key for _, key, _ in self._waiting],
-        )
-        for group, (_, _, pair) in zip(groups, self._waiting, strict=True):
-            self._entries.setdefault(group, []).append(pair)
-        self._waiting.clear()
-
-    def taken(self, keys: Keys) -> TakenKeyedState | None:
-        """The converted state; None if it has no entries or is skipped. Raises as `take`."""
-        made = self.translation
-        if made is None or self.refusal is not None or not self.count:
-            return None
-        self._place(keys)
-        return TakenKeyedState(
-            made.name, made.kind, made.type_info, made.namespace, made.ttl, self._entries
-        )
-
-
 class _Migration:
     def __init__(
         self,
@@ -207,17 +146,15 @@ class _Migration:
         self._other_state()
         if not keyed and not any(lists.values()):
             return None
-        uid = self._new_uid or operator.uid
-        return TakenOperator(
-            operator.operator_id if self._new_uid is None else operator_id_of_uid(self._new_uid),
-            uid,
+        uid = self._new_uid
+        info = OperatorInfo(
+            operator.operator_id if uid is None else operator_id_of_uid(uid),
+            uid or operator.uid,
             operator.name,
             operator.parallelism,
             operator.max_parallelism,
-            None if keys is None else keys.type_info,
-            keyed,
-            lists,
         )
+        return TakenOperator(info, None if keys is None else keys.type_info, keyed, lists)
 
     def _report(
         self, state: str, entries: int, taken: Translation | None, why: str = "", hint: str = ""
@@ -251,7 +188,7 @@ class _Migration:
         try:
             return Keys(parts[0].header.key, self._operator.max_parallelism, where)
         except (UnsupportedKey, ValueError) as error:
-            self._report("keyed state", 0, None, _said(error))
+            self._report("keyed state", 0, None, told(error))
             return None
 
     def _check_declared(
@@ -267,13 +204,12 @@ class _Migration:
 
     def _keyed(self, parts: list[FlinkKeyedState], keys: Keys) -> list[TakenKeyedState]:
         states = {state.name: state for part in parts for state in part.header.states}
-        taking = {name: _Taking(state, self._declared) for name, state in states.items()}
+        taking = {name: TakenKeyedState(state, self._declared) for name, state in states.items()}
         keyed: list[TakenKeyedState] = []
         try:
             for entry in (entry for part in parts for entry in part.entries()):
                 taking[entry.state.name].take(entry, keys)
-            taken = [each.taken(keys) for each in taking.values()]
-            keyed += [state for state in taken if state is not None]
+            keyed += [each for each in taking.values() if each.is_taken(keys)]
         except (FormatError, UnsupportedKey, MisplacedKey) as error:
             for each in taking.values():
                 each.refusal = each.refusal or error
@@ -281,7 +217,7 @@ class _Migration:
             self._report_keyed(each)
         return keyed
 
-    def _report_keyed(self, taking: _Taking) -> None:
+    def _report_keyed(self, taking: TakenKeyedState) -> None:
         name = taking.state.name.removeprefix(PREFIX)
         if taking.refusal is None:
             if taking.count:
@@ -290,7 +226,7 @@ class _Migration:
             hint = ""
             if is_python_state(taking.state) and taking.samples:
                 hint = proposal(_named(self._operator), taking.state, taking.samples)
-            self._report(name, taking.count, None, _said(taking.refusal), hint)
+            self._report(name, taking.count, None, told(taking.refusal), hint)
 
     def _operator_states(
         self, subtasks: dict[int, list[FlinkOperatorState]]
@@ -319,9 +255,9 @@ class _Migration:
                 hint = ""
                 if is_python_state(each.state):
                     hint = proposal(_named(self._operator), each.state, each.elements)
-                self._report(shown, count, None, _said(error), hint)
+                self._report(shown, count, None, told(error), hint)
         return {
-            index: [each for each in states if PREFIX + each.name not in refused]
+            index: [each for each in states if PREFIX + each.made.name not in refused]
             for index, states in taken.items()
         }
 
@@ -344,16 +280,11 @@ class _Migration:
 
 def _operator_state(found: FlinkOperatorState, made: Translation) -> TakenOperatorState:
     elements = list(map(made.convert, found.elements))
-    assert made.type_info is not None, "operator state has a type"
-    return TakenOperatorState(made.name, made.kind, made.type_info, found.mode, elements)
+    return TakenOperatorState(made, found.mode, elements)
 
 
 def _is_map(found: FlinkOperatorState) -> bool:
     return found.mode is StateDistribution.BROADCAST
-
-
-def _said(error: Exception) -> str:
-    return error.what if isinstance(error, TidegateError) else str(error)
 
 
 def _no_such(what: str, wanted: str, names: Sequence[str], where: str) -> ConfigError:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from flinkformat.key_groups import KeyGroupRange
-from flinkformat.snapshots import OperatorState, SubtaskState
-from tidegate.snapshots.writing.operator_rewrite import (
-    KeyedRewrite,
+from tidegate.errors import FormatError, TidegateError
+from tidegate.migration.translations import NotTaken, translation_of
+from tidegate.snapshots.writing.new_snapshot import (
     NewElements,
     NewState,
-    rewritten_operator_state,
+    OperatorRewrite,
+    operator_of,
 )
 from tidegate.state.format.blocks import PRESENT, Block
 from tidegate.state.format.headers import StateHeader
@@ -23,76 +23,121 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from flinkformat.handles import StateDistribution
-    from tidegate.model.ids import CheckpointId, OperatorId
+    from flinkformat.snapshots import OperatorState
+    from flinkformat.state.entries import FlinkEntry
+    from flinkformat.state.headers import FlinkState
+    from tidegate.api.state import StateDescriptor
+    from tidegate.migration.keys import Keys
+    from tidegate.migration.translations import Translation
+    from tidegate.model.ids import CheckpointId
+    from tidegate.snapshots.rows import OperatorInfo
     from tidegate.snapshots.writing.new_snapshot import NewSnapshot
+    from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
 
+_SAMPLES: Final = 100
+_ROWS_AT_ONCE: Final = 4096
 
-@dataclass(frozen=True, slots=True)
+
 class TakenKeyedState:
-    """A keyed state, as the state backends hold it.
+    """A keyed state under conversion. refusal: why it is skipped, once known."""
 
-    kind: of `state.kinds.Kind`. namespace: its type, where entries are under pairs of a key and a
-    namespace. ttl: whether values are pairs of a time and a value. entries: by key group.
-    """
+    def __init__(self, state: FlinkState, declared: Mapping[str, StateDescriptor]) -> None:
+        self.state = state
+        self.translation: Translation | None = None
+        self.refusal: Exception | None = None
+        self.count = 0
+        self.samples: list[Any] = []
+        self._entries: dict[int, list[tuple[Any, Any]]] = {}
+        self._waiting: list[tuple[FlinkEntry, Any, tuple[Any, Any]]] = []
+        try:
+            self.translation = translation_of(state, declared)
+        except NotTaken as error:
+            self.refusal = error
 
-    name: str
-    kind: str
-    type_info: TypeInformation | None
-    namespace: TypeInformation | None
-    ttl: bool
-    entries: Mapping[int, list[tuple[Any, Any]]]
+    def take(self, entry: FlinkEntry, keys: Keys) -> None:
+        """Converts an entry, or notes why it can't. Raises as `Keys.key_groups` does."""
+        self.count += 1
+        if len(self.samples) < _SAMPLES:
+            self.samples.append(entry.value)
+        if self.translation is None or self.refusal is not None:
+            return
+        key = entry.key
+        try:
+            key = keys.convert(key)
+            value, space = self.translation.convert(entry.value), self.translation.space
+            place = key if space is None else (key, space(entry))
+        except (ValueError, FormatError) as error:
+            self.refusal = NotTaken(f"{told(error)} (key {key!r})")
+            return
+        self._waiting.append((entry, key, (place, value)))
+        if len(self._waiting) == _ROWS_AT_ONCE:
+            self._place(keys)
 
-    @property
-    def header(self) -> StateHeader:
-        spaces = self.namespace and serializer_of(self.namespace).snapshot().to_bytes()
-        written = serializer_of(self.type_info).snapshot().to_bytes()
-        return StateHeader(self.name, self.kind, written, spaces, ttl=self.ttl)
+    def _place(self, keys: Keys) -> None:
+        groups = keys.key_groups(
+            [entry.key for entry, _, _ in self._waiting],
+            [entry.key_group for entry, _, _ in self._waiting],
+            [key for _, key, _ in self._waiting],
+        )
+        for group, (_, _, pair) in zip(groups, self._waiting, strict=True):
+            self._entries.setdefault(group, []).append(pair)
+        self._waiting.clear()
+
+    def is_taken(self, keys: Keys) -> bool:
+        """Converts what is left; False if it has no entries or is skipped. Raises as `take`."""
+        if self.translation is None or self.refusal is not None or not self.count:
+            return False
+        self._place(keys)
+        return True
+
+    def new(self, key: TypeInformation, where: str) -> NewState:
+        """The entries, to be written. key: type of the keys. where: names the operator."""
+        made = self.translation
+        assert made is not None, "it was taken"
+        spaces = made.namespace and serializer_of(made.namespace).snapshot().to_bytes()
+        written = serializer_of(made.type_info).snapshot().to_bytes()
+        header = StateHeader(made.name, made.kind, written, spaces, ttl=made.ttl)
+        under = key if made.namespace is None else TupleTypeInfo([key, made.namespace])
+        values, where = serializer_of(made.type_info), f"{where}, state '{made.name}'"
+        rows = _Rows(self._entries, serializer_of(under), values, where)
+        return NewState(header, rows, replaces=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The entries of a keyed state as blocks. key: type of the keys. where: for errors."""
+    """Keys and values by key group, as blocks. where: for errors."""
 
-    state: TakenKeyedState
-    key: TypeInformation
+    entries: Mapping[int, list[tuple[Any, Any]]]
+    keys: Serializer
+    values: Serializer
     where: str
 
     def blocks(self, group: int) -> Iterator[Block]:
         """Entries of a key group. Raises UserError for values that can't be written."""
-        state, pairs = self.state, self.state.entries.get(group)
-        if not pairs:
-            return
-        under = self.key if state.namespace is None else TupleTypeInfo([self.key, state.namespace])
-        keys = encoded_as_declared(
-            serializer_of(under), [key for key, _ in pairs], f"{self.where}, keys"
-        )
-        values = encoded_as_declared(
-            serializer_of(state.type_info),
-            [value for _, value in pairs],
-            self.where,
-            lambda index: pairs[index][0],
-        )
-        yield Block(PRESENT, 0, len(pairs), keys, values)
+        pairs = self.entries.get(group)
+        if pairs:
+            names = [key for key, _ in pairs]
+            keys = encoded_as_declared(self.keys, names, f"{self.where}, keys")
+            values = encoded_as_declared(
+                self.values, [value for _, value in pairs], self.where, names.__getitem__
+            )
+            yield Block(PRESENT, 0, len(pairs), keys, values)
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOperatorState:
-    """An operator state of one subtask. kind: ``operator list`` or ``broadcast``."""
+    """An operator state of one subtask, converted."""
 
-    name: str
-    kind: str
-    type_info: TypeInformation
+    made: Translation
     mode: StateDistribution
     elements: list[Any]
 
     def encoded(self, where: str) -> NewElements:
         """Elements as pieces. Raises UserError for values that can't be written."""
-        serializer = serializer_of(self.type_info)
-        header = StateHeader(self.name, self.kind, serializer.snapshot().to_bytes())
-        pieces = each_encoded_as_declared(
-            serializer, self.elements, f"{where}, state '{self.name}'"
-        )
+        name, serializer = self.made.name, serializer_of(self.made.type_info)
+        header = StateHeader(name, self.made.kind, serializer.snapshot().to_bytes())
+        pieces = each_encoded_as_declared(serializer, self.elements, f"{where}, state '{name}'")
         return NewElements(header, self.mode, pieces)
 
 
@@ -100,11 +145,7 @@ class TakenOperatorState:
 class TakenOperator:
     """All state of an operator. key: type of the keys. subtasks: operator state by index."""
 
-    id: OperatorId
-    uid: str | None
-    name: str | None
-    parallelism: int
-    max_parallelism: int
+    info: OperatorInfo
     key: TypeInformation | None
     keyed: Sequence[TakenKeyedState]
     subtasks: Mapping[int, Sequence[TakenOperatorState]]
@@ -114,33 +155,20 @@ class TakenOperator:
 
         Raises UserError for a value that can't be written, StorageFailed.
         """
-        where = f"operator '{self.uid or self.name or self.id.hex()}'"
-        rewrite = self._keyed(checkpoint, where)
-        subtasks: dict[int, SubtaskState] = {}
-        for index in range(self.parallelism):
-            groups = KeyGroupRange.of(index, self.parallelism, self.max_parallelism)
-            keyed = None if rewrite is None else rewrite.write(groups, new)
-            elements = [each.encoded(where) for each in self.subtasks.get(index, ())]
-            operator = rewritten_operator_state(self.id, checkpoint, None, (), elements, new)
-            state = SubtaskState(managed_keyed=keyed, managed_operator=operator)
-            if not state.is_empty:
-                subtasks[index] = state
-        return OperatorState(
-            operator_id=self.id,
-            parallelism=self.parallelism,
-            max_parallelism=self.max_parallelism,
-            name=self.name,
-            uid=self.uid,
-            subtasks=subtasks,
-        )
+        where, key, put = f"operator '{self.info}'", None, list[NewState]()
+        if self.keyed:
+            assert self.key is not None, "where there are entries there are keys"
+            key = serializer_of(self.key).snapshot().to_bytes()
+            put = [state.new(self.key, where) for state in self.keyed]
+        rewrite = OperatorRewrite(self.info, checkpoint, new, key, put)
+        subtasks = {
+            index: rewrite.subtask(
+                index, [each.encoded(where) for each in self.subtasks.get(index, ())]
+            )
+            for index in range(self.info.parallelism)
+        }
+        return operator_of(self.info, subtasks)
 
-    def _keyed(self, checkpoint: CheckpointId, where: str) -> KeyedRewrite | None:
-        if not self.keyed:
-            return None
-        assert self.key is not None, "where there are entries there are keys"
-        put = [
-            NewState(state.header, _Rows(state, self.key, f"{where}, state '{state.name}'"), False)
-            for state in self.keyed
-        ]
-        key = serializer_of(self.key).snapshot().to_bytes()
-        return KeyedRewrite(self.id, checkpoint, self.max_parallelism, key, (), (), put, where)
+
+def told(error: Exception) -> str:
+    return error.what if isinstance(error, TidegateError) else str(error)

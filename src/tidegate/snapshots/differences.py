@@ -15,21 +15,19 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import pyarrow as pa
-
 from flinkformat.handles import SegmentFileStateHandle
 from flinkformat.snapshots import FINISHED
 from flinkformat.state_streams import file_of, streams
 from tidegate.checkpoint.provenance import provenance_of
 from tidegate.errors import RestoreRefused, UserError
-from tidegate.snapshots.rows import StateKind
+from tidegate.snapshots.rows import StateKind, listed
 from tidegate.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
     from os import PathLike
 
-    from tidegate.snapshots.rows import Column, Rows, StateInfo
+    from tidegate.snapshots.rows import Rows, StateInfo
     from tidegate.snapshots.snapshot import OperatorInfo
 
 ADDED: Final = "added"
@@ -305,7 +303,7 @@ class _Entries:
                     self.values[name, seen[name]] = value
 
     def _put(self, run: Rows) -> None:
-        keys, values = listed(run.keys), listed(run.values)
+        keys, values = listed(run.keys or ()), listed(run.values)
         if run.namespaces is None and set(map(type, keys)) <= _SCALARS:
             self.values.update(zip(keys, values, strict=True))
             return
@@ -319,7 +317,7 @@ class _Entries:
             self._odd[name] = (key, namespace)
 
     def _put_timers(self, run: Rows) -> None:
-        keys, times = listed(run.keys), listed(run.values)
+        keys, times = listed(run.keys or ()), listed(run.values)
         namespaces = run.namespaces or [None] * len(keys)
         for key, namespace, time in zip(keys, namespaces, times, strict=True):
             name = (plain(key), plain(namespace), time)
@@ -378,12 +376,6 @@ class _Counts:
             old = None if change == ADDED else _text(before)
             new = None if change == REMOVED else _text(after)
             self.shown.append(EntryDiff(change, key, namespace, old, new))
-
-
-def listed(column: Column | None) -> Sequence[Any]:
-    if column is None:
-        return ()
-    return cast("Any", column).to_pylist() if isinstance(column, pa.Array) else column
 
 
 def same(before: object, after: object) -> bool:

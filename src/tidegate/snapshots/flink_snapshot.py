@@ -1,17 +1,20 @@
-"""A checkpoint or savepoint of Flink: its operators, and all their state as values."""
+"""A checkpoint or savepoint of Flink: its operators, all their state as values, and its counts."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flinkformat import metadata
 from flinkformat.handles import FileStateHandle, SegmentFileStateHandle
 from flinkformat.state import reading
+from flinkformat.state.composites import type_name
 from flinkformat.state_streams import replace_streams
 from tidegate.checkpoint.provenance import provenance_of
 from tidegate.errors import ConfigError
+from tidegate.snapshots.rows import KIND_OF_OPERATOR_STATE, StateKind
 from tidegate.storage import paths
 from tidegate.storage.reading import StateReader
 from tidegate.storage.state_files import MetadataFile, StateFiles, resolve_relative
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import StreamStateHandle
     from flinkformat.snapshots import CheckpointMetadata, OperatorState
+    from flinkformat.state.headers import FlinkState
     from flinkformat.state.operator_state import FlinkOperatorState
     from flinkformat.state.reading import FlinkKeyedState
+
+_VOID: Final = "VoidNamespace"
 
 
 class FlinkSnapshot:
@@ -52,10 +58,9 @@ class FlinkSnapshot:
         data: bytes, directory: str, *, moved: Mapping[str, str] | None = None
     ) -> FlinkSnapshot:
         """The snapshot of a ``_metadata`` that was read already; arguments as of `open`."""
-        numbers = iter(range(2**63))
         where = f"{directory}/{paths.METADATA}"
         with MetadataFile(data, directory, where).being_decoded():
-            decoded = metadata.decode(data, lambda: f"handle-{next(numbers)}")
+            decoded = metadata.decode(data)
             ours = provenance_of(decoded)
         if ours is not None:
             raise ConfigError(
@@ -96,3 +101,54 @@ def _moved(handle: StreamStateHandle, places: Mapping[str, str]) -> StreamStateH
             if here.startswith(f"{old}/"):
                 return replace(handle, file_path=paths.join(new, here.removeprefix(f"{old}/")))
     return handle
+
+
+@dataclass(slots=True)
+class CountedState:
+    """A state and its entries. key, namespace: names of types; None if there are none.
+
+    groups: entries by key group; all under -1 where there are no keys.
+    """
+
+    name: str
+    kind: str
+    key: str | None
+    namespace: str | None
+    value: str
+    groups: Counter[int] = field(default_factory=Counter[int])
+
+
+def counted_states(snapshot: FlinkSnapshot, operator: OperatorState) -> list[CountedState]:
+    """States of an operator, by name.
+
+    Raises FormatError, also for a serializer that is not known; RestoreRefused where a file is
+    gone.
+    """
+    found: dict[str, CountedState] = {}
+    for keyed in snapshot.keyed_state(operator):
+        key = type_name(keyed.header.key)
+        for state in keyed.header.states:
+            found.setdefault(state.name, _keyed(state, key))
+        for entry in keyed.entries():
+            found[entry.state.name].groups[entry.key_group] += 1
+    for _, states in snapshot.operator_state(operator):
+        for state in states:
+            kind = KIND_OF_OPERATOR_STATE[state.mode]
+            held = found.setdefault(state.state.name, _of_subtask(state, kind))
+            if kind is not StateKind.BROADCAST:
+                held.groups[-1] += len(state.elements)
+            elif not held.groups:  # each subtask has all of it
+                held.groups[-1] = sum(map(len, state.elements))
+    return sorted(found.values(), key=lambda state: state.name)
+
+
+def _keyed(state: FlinkState, key: str) -> CountedState:
+    if state.is_timers:
+        return CountedState(state.name, StateKind.TIMERS.value, key, None, "Long")
+    namespace = type_name(state.namespace)
+    beside = None if namespace == _VOID else namespace
+    return CountedState(state.name, state.kind.lower(), key, beside, type_name(state.value))
+
+
+def _of_subtask(state: FlinkOperatorState, kind: StateKind) -> CountedState:
+    return CountedState(state.state.name, kind.value, None, None, type_name(state.state.value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from flinkformat import metadata
 from flinkformat.snapshots import CheckpointProperties, SavepointType
@@ -91,7 +91,7 @@ def dispose_savepoint(path: str | PathLike[str]) -> None:
     holds other files too.
     """
     location, read = read_snapshot(fspath(path))
-    if not _properties(read).is_savepoint:
+    if not properties_of(read).is_savepoint:
         raise ConfigError(
             f"{location} is a checkpoint, no savepoint: it is deleted by its job",
             where="disposal of a savepoint",
@@ -121,19 +121,11 @@ def dispose_savepoint(path: str | PathLike[str]) -> None:
 
 def _info(path: str) -> SavepointInfo | None:
     location, read = read_snapshot(path)
-    kind = _properties(read).snapshot_type
+    kind = properties_of(read).snapshot_type
     if not isinstance(kind, SavepointType):
         return None
-    provenance = provenance_of(read)
-    name = None if provenance is None else provenance.facts.get("job_name")
-    return SavepointInfo(
-        location,
-        read.checkpoint_id,
-        cast("str | None", name),
-        kind.name,
-        kind.format,
-        read.state_size,
-    )
+    name, size = job_name_of(read), read.state_size
+    return SavepointInfo(location, read.checkpoint_id, name, kind.name, kind.format, size)
 
 
 def read_snapshot(pointer: str, key_file: str | None = None) -> tuple[str, CheckpointMetadata]:
@@ -144,17 +136,25 @@ def read_snapshot(pointer: str, key_file: str | None = None) -> tuple[str, Check
     """
     key = signing_key(key_file)
     file = StateFiles().read_metadata(pointer)
-    numbers = iter(range(2**63))
     with file.being_decoded():
-        decoded = metadata.decode(file.data, lambda: f"handle-{next(numbers)}")
+        decoded = metadata.decode(file.data)
         check_seal(file.data, decoded, key)
     return file.directory, resolve_relative(decoded, file.directory)
 
 
-def _properties(read: CheckpointMetadata) -> CheckpointProperties:
+def job_name_of(read: CheckpointMetadata) -> str | None:
+    """Name of the job that wrote a snapshot; None if Flink did."""
+    provenance = provenance_of(read)
+    name = None if provenance is None else provenance.facts.get("job_name")
+    return name if isinstance(name, str) else None
+
+
+def properties_of(read: CheckpointMetadata) -> CheckpointProperties:
     return read.properties or CheckpointProperties.for_unclaimed_snapshot()
 
 
 def files_of(location: str, read: CheckpointMetadata) -> frozenset[str]:
-    snapshot = CompletedCheckpoint(read.checkpoint_id, location, location, read, _properties(read))
+    snapshot = CompletedCheckpoint(
+        read.checkpoint_id, location, location, read, properties_of(read)
+    )
     return frozenset(snapshot.paths())

@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.handles import StateDistribution
 from tidegate.errors import FormatError
+from tidegate.state.format.headers import StateHeader
+from tidegate.state.user import kinds, ttl
 from tidegate.typeinfo.descriptions import describe, type_described
+from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
+from tidegate.typeinfo.stand_ins import serializer_standing_in
 from tidegate.typeinfo.types import LONG, ListTypeInfo, MapTypeInfo
 from tidegate.typeinfo.value_columns import column_of, column_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidegate.state.format.headers import StateHeader
+    from tidegate.api.state import StateDescriptor
+    from tidegate.model.ids import OperatorId
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
 
@@ -57,6 +63,27 @@ _KEYED: Final = frozenset(
         StateKind.COLUMN,
     )
 )
+
+
+KIND_OF_OPERATOR_STATE: Final = {
+    StateDistribution.SPLIT_DISTRIBUTE: StateKind.OPERATOR_LIST,
+    StateDistribution.UNION: StateKind.UNION_LIST,
+    StateDistribution.BROADCAST: StateKind.BROADCAST,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """An operator of a snapshot. uid, name: None if the snapshot does not say."""
+
+    operator_id: OperatorId
+    uid: str | None
+    name: str | None
+    parallelism: int
+    max_parallelism: int
+
+    def __str__(self) -> str:
+        return self.uid or self.name or self.operator_id.hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +148,54 @@ class StateForm:
 
 
 @dataclass(frozen=True, slots=True)
+class StateDeclaration:
+    """A keyed state that no snapshot has yet, as plain data.
+
+    A descriptor holds functions and classes, which only code can carry; writing needs less.
+    serializer: of what is stored a key, with its times if it expires.
+    """
+
+    name: str
+    kind: StateKind
+    serializer: SerializerSnapshot
+    expires: bool
+
+    @staticmethod
+    def of(descriptor: StateDescriptor, *, where: str) -> tuple[StateDeclaration, Serializer]:
+        """Declaration and serializer of a descriptor. Raises ConfigError."""
+        kind = StateKind(kinds.kind_of(descriptor, where=where).value)
+        values = serializer_of(kinds.entry_type(ttl.stored(descriptor)))
+        expires = ttl.expires(descriptor)
+        return StateDeclaration(descriptor.name, kind, values.snapshot(), expires), values
+
+    def values(self) -> Serializer:
+        """Serializer of entries without the classes of the job."""
+        return serializer_standing_in(self.serializer)
+
+
+def form_of(
+    declared: StateDeclaration,
+    values: Serializer,
+    keys: Serializer,
+    namespace_type: TypeInformation | None,
+) -> StateForm:
+    """Layout of the rows of a declared state."""
+    beside = None if namespace_type is None else serializer_of(namespace_type).snapshot().to_bytes()
+    header = StateHeader(
+        declared.name,
+        declared.kind.value,
+        declared.serializer.to_bytes(),
+        beside,
+        ttl=declared.expires,
+    )
+    plain = ttl.without_times(values.type_info) if declared.expires else values.type_info
+    info = StateInfo(
+        declared.name, declared.kind, keys.type_info, namespace_type, plain, declared.expires
+    )
+    return StateForm(info, header, keys, values)
+
+
+@dataclass(frozen=True, slots=True)
 class StateRow:
     """Content of a state under one key, or one element of it.
 
@@ -153,19 +228,19 @@ class Rows:
         count = len(self.values)
         nothing = (None,) * count
         columns = (self.keys, self.namespaces, self.values, self.last_accesses)
-        of_rows = [nothing if each is None else _plain(each) for each in columns]
+        of_rows = [nothing if each is None else listed(each) for each in columns]
         for key, namespace, value, times in zip(*of_rows, strict=True):
             yield StateRow(self.subtask, self.key_group, key, namespace, value, times)
 
     def only(self, key: object) -> Rows:
         assert self.keys is not None, "rows without keys are not asked for by key"
-        keys = _plain(self.keys)
+        keys = listed(self.keys)
         wanted = [i for i, each in enumerate(keys) if each == key]
 
         def taken(column: Column | None) -> list[Any] | None:
             if column is None:
                 return None
-            plain = _plain(column)
+            plain = listed(column)
             return [plain[i] for i in wanted]
 
         return Rows(
@@ -206,7 +281,13 @@ class Rows:
         return pa.record_batch(arrays, schema=schema)
 
 
-def _plain(column: Column) -> Sequence[Any]:
+def serializer_read(snapshot: bytes) -> Serializer:
+    """Serializer of a snapshot's bytes, without the classes of the job."""
+    return serializer_standing_in(SerializerSnapshot.from_bytes(snapshot))
+
+
+def listed(column: Column) -> Sequence[Any]:
+    """Values of a column in Python."""
     return cast("Any", column).to_pylist() if isinstance(column, pa.Array) else column
 
 

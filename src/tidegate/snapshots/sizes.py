@@ -16,6 +16,7 @@ import pyarrow as pa
 from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FileMissing, RestoreRefused
 from tidegate.snapshots.reading.keyed_streams import key_space
+from tidegate.snapshots.rows import serializer_read
 from tidegate.state.disk.by_entry import name_of
 from tidegate.state.disk.store import PREFIX_BYTES
 from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections
@@ -23,8 +24,6 @@ from tidegate.state.format.headers import keyed_header, reading
 from tidegate.state.format.stream_reader import StreamReader
 from tidegate.state.format.streams import in_streams
 from tidegate.state.user.keys import paired
-from tidegate.typeinfo.serializers import SerializerSnapshot
-from tidegate.typeinfo.stand_ins import serializer_standing_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -167,11 +166,9 @@ class _Layer:
         if reader is None:
             state = self.header.states[block.state]
             assert self.header.key is not None, "entries have told the type of the keys"
-            keys = serializer_standing_in(SerializerSnapshot.from_bytes(self.header.key))
-            namespace = None
-            if state.namespace is not None:
-                written = SerializerSnapshot.from_bytes(state.namespace)
-                namespace = serializer_standing_in(written).type_info
+            beside = state.namespace
+            namespace = None if beside is None else serializer_read(beside).type_info
+            keys = serializer_read(self.header.key)
             reader = self._keys[block.state] = paired(keys, namespace)
         with reading(self._where):
             return reader.decode_many(block.keys)

@@ -8,7 +8,7 @@ values or as Arrow batches of one form.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from os import PathLike, fspath
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from flinkformat.handles import FileStateHandle
 from flinkformat.snapshots import FINISHED
-from tidegate.checkpoint.provenance import checksums_of, name_of, provenance_of
+from tidegate.checkpoint.provenance import checksums_of, name_of
 from tidegate.errors import ConfigError, UserError
-from tidegate.snapshots.folders import files_of, read_snapshot
+from tidegate.snapshots.folders import files_of, job_name_of, read_snapshot
 from tidegate.snapshots.reading.keyed_states import KeyedStates
 from tidegate.snapshots.reading.subtask_states import SubtaskStates
-from tidegate.snapshots.rows import Rows, StateInfo, StateKind, StateRow
+from tidegate.snapshots.rows import OperatorInfo, Rows, StateInfo, StateKind, StateRow
 from tidegate.storage.reading import StateReader
 from tidegate.storage.state_files import StateFiles
 from tidegate.typeinfo.found_types import type_of_values
@@ -52,20 +52,6 @@ class _NoKey:
 
 
 NO_KEY: Final = _NoKey()
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorInfo:
-    """An operator of a snapshot. uid, name: None if the snapshot does not say."""
-
-    operator_id: OperatorId
-    uid: str | None
-    name: str | None
-    parallelism: int
-    max_parallelism: int
-
-    def __str__(self) -> str:
-        return self.uid or self.name or self.operator_id.hex()
 
 
 class Snapshot:
@@ -125,9 +111,7 @@ class Snapshot:
     @property
     def job_name(self) -> str | None:
         """Name of the job that wrote it; None if Flink did."""
-        provenance = provenance_of(self.metadata)
-        name = None if provenance is None else provenance.facts.get("job_name")
-        return name if isinstance(name, str) else None
+        return job_name_of(self.metadata)
 
     def operator(self, name: str | OperatorInfo) -> OperatorInfo:
         """The operator of a uid, name or id. Raises ConfigError that suggests a similar one."""

@@ -16,13 +16,13 @@ from flinkformat.handles import (
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
 )
-from flinkformat.metadata.channels import unmerge_input, unmerge_output
-from flinkformat.snapshots import FINISHED, CheckpointProperties, SavepointType
+from flinkformat.snapshots import FINISHED, SavepointType
 from flinkformat.state_streams import files_of
 from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.errors import FormatError, RestoreRefused
-from tidegate.snapshots.flink_counts import counted_states
-from tidegate.snapshots.flink_snapshot import FlinkSnapshot
+from tidegate.snapshots.flink_snapshot import FlinkSnapshot, counted_states
+from tidegate.snapshots.folders import properties_of
+from tidegate.snapshots.reading.subtask_states import in_flight
 from tidegate.snapshots.rows import StateKind
 from tidegate.snapshots.sizes import Size, keyed_sizes
 from tidegate.snapshots.snapshot import Snapshot
@@ -139,8 +139,7 @@ def inspect_snapshot(path: str | PathLike[str]) -> SnapshotSummary:
     provenance = provenance_of(read)
     facts = {} if provenance is None else provenance.facts
     versions = facts.get("versions")
-    properties = read.properties or CheckpointProperties.for_unclaimed_snapshot()
-    kind = properties.snapshot_type
+    kind = properties_of(read).snapshot_type
     states = dict(zip(snapshot.operators, read.operators, strict=True))
     named = set(files_of(read))
     return SnapshotSummary(
@@ -327,11 +326,5 @@ def _entries_in(piece: memoryview) -> int:
 
 def _in_flight(info: StateInfo, subtasks: Mapping[int, SubtaskState]) -> Iterator[Size]:
     for state in subtasks.values():
-        if info.kind is StateKind.INPUT_CHANNELS:
-            channels = [plain for each in state.input_channel for plain in unmerge_input(each)]
-        else:
-            channels = [
-                plain for each in state.result_subpartition for plain in unmerge_output(each)
-            ]
-        for channel in channels:
+        for _, channel in in_flight(info.kind, state):
             yield Size(len(channel.offsets), channel.state_size)

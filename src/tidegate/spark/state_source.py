@@ -23,10 +23,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from flinkformat.key_groups import DEFAULT_LOWER_BOUND
 from tidegate.errors import ConfigError
-from tidegate.snapshots.reading.declarations import DeclaredTypes, StateDeclaration
+from tidegate.snapshots.rows import StateDeclaration
 from tidegate.snapshots.snapshot import Snapshot
 from tidegate.snapshots.tables import read_state
-from tidegate.snapshots.writing.distributed import StatePut
+from tidegate.snapshots.writing.distributed import DeclaredTypes, StatePut
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.hints import declared_key_type, declared_type
 from tidegate.typeinfo.rebuilding import rebuilt

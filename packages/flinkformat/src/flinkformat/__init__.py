@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from flinkformat.description import describe
     from flinkformat.errors import ConfigError, DescribedError, FormatError
-    from flinkformat.files import StateBytes, StateFiles
-    from flinkformat.folder import read
+    from flinkformat.files import StateBytes, StateFiles, read
     from flinkformat.metadata import decode, encode, version_of
     from flinkformat.snapshots import (
         CheckpointMetadata,
@@ -68,8 +67,7 @@ __version__: Final = "0.2.0"
 _MODULES: Final = {
     "description": ("describe",),
     "errors": ("ConfigError", "DescribedError", "FormatError"),
-    "files": ("StateBytes", "StateFiles"),
-    "folder": ("read",),
+    "files": ("StateBytes", "StateFiles", "read"),
     "metadata": ("decode", "encode", "version_of"),
     "snapshots": (
         "CheckpointMetadata",

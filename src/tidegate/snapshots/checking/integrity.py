@@ -7,6 +7,7 @@ file, never the whole.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -19,11 +20,12 @@ from flinkformat.handles import (
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
 )
-from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from flinkformat.state.manifest import CURRENT, live_files, manifest_name, other_files, sst_sizes
 from flinkformat.state_streams import streams
 from tidegate.checkpoint.channel_state.file_format import read_chunks
 from tidegate.errors import FormatError
+from tidegate.snapshots.reading.subtask_states import in_flight
+from tidegate.snapshots.rows import StateKind
 from tidegate.state.disk.restore import COLUMNS_FILE
 from tidegate.state.format.blocks import COLUMNS, MISSING, PRESENT, Block, element
 from tidegate.state.format.headers import (
@@ -102,11 +104,9 @@ class _Contents:
 
     def channels(self, state: SubtaskState) -> None:
         files: dict[StreamStateHandle, bytes] = {}
-        inputs = [plain for handle in state.input_channel for plain in unmerge_input(handle)]
-        outputs = [
-            plain for handle in state.result_subpartition for plain in unmerge_output(handle)
-        ]
-        for channel in (*inputs, *outputs):
+        inputs = in_flight(StateKind.INPUT_CHANNELS, state)
+        outputs = in_flight(StateKind.OUTPUT_CHANNELS, state)
+        for _, channel in chain(inputs, outputs):
             if channel.delegate not in files:
                 files[channel.delegate] = self._read(channel.delegate)
             for buffer in read_chunks(files[channel.delegate], channel.offsets):

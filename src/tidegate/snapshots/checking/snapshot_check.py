@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from flinkformat import metadata as codec
 from flinkformat.handles import SegmentFileStateHandle
-from flinkformat.snapshots import FINISHED, CheckpointProperties
+from flinkformat.snapshots import FINISHED
 from flinkformat.state_streams import file_of, files_of, place_of, private_paths, streams
 from tidegate.checkpoint.provenance import check_seal, checksums_of, name_of, provenance_of
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.snapshots.checking.findings import CheckedSnapshot, Fault, Finding
 from tidegate.snapshots.checking.integrity import contents_of
+from tidegate.snapshots.folders import job_name_of, properties_of
 from tidegate.state.format.headers import KEYED_MAGIC, OPERATOR_MAGIC, reading
 from tidegate.storage import paths
 from tidegate.storage.state_files import StateFiles, resolve_relative
@@ -61,7 +62,7 @@ class SnapshotCheck:
         if read is None:
             return CheckedSnapshot(self.path, -1, "", self.job, 0, 0)
         size = sum(sizes.get(place, 0) for place in self.named)
-        kind = _properties(read).snapshot_type.name
+        kind = properties_of(read).snapshot_type.name
         return CheckedSnapshot(self.path, read.checkpoint_id, kind, self.job, len(self.named), size)
 
 
@@ -96,15 +97,14 @@ class SnapshotChecker:
             check.trusted = False
             check.found(Fault.UNREADABLE, paths.join(path, paths.METADATA), told(error))
             return check
-        numbers = iter(range(2**63))
         try:
-            decoded = codec.decode(data, lambda: f"handle-{next(numbers)}")
+            decoded = codec.decode(data)
         except FormatError as error:
             check.damaged(error)
             return check
         check.metadata = resolve_relative(decoded, path)
         try:
-            provenance = provenance_of(decoded)
+            job = job_name_of(decoded) or ""
             check_seal(data, decoded, self._key)
         except FormatError as error:
             check.damaged(error)
@@ -112,8 +112,7 @@ class SnapshotChecker:
             check.trusted = False
             check.found(Fault.UNSIGNED, paths.join(path, paths.METADATA), error.what)
         else:
-            name = "" if provenance is None else provenance.facts.get("job_name", "")
-            check.job = cast("str", name)
+            check.job = job
         self._note_files(check, check.metadata)
         self._check_identity(check, check.metadata)
         return check
@@ -258,10 +257,6 @@ def _states(read: CheckpointMetadata) -> Iterator[tuple[OperatorState, SubtaskSt
         for state in operator.subtasks.values():
             if state is not FINISHED:
                 yield operator, state
-
-
-def _properties(read: CheckpointMetadata) -> CheckpointProperties:
-    return read.properties or CheckpointProperties.for_unclaimed_snapshot()
 
 
 def _looks_ours(check: SnapshotCheck, read: CheckpointMetadata) -> bool:

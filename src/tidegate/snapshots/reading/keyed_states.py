@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from tidegate.errors import ConfigError, UnsupportedKey
 from tidegate.snapshots.reading.keyed_streams import EntryReaders, keyed_streams
-from tidegate.snapshots.rows import Rows, StateForm, StateInfo, StateKind
+from tidegate.snapshots.rows import Rows, StateForm, StateInfo, StateKind, serializer_read
 from tidegate.state.format.headers import StateHeader, reading
 from tidegate.state.user.keys import paired
 from tidegate.state.user.timers import TIMERS, beside_time
@@ -21,7 +21,7 @@ from tidegate.typeinfo.descriptions import type_described
 from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.serializers import SerializerSnapshot
-from tidegate.typeinfo.stand_ins import serializer_standing_in, with_classes
+from tidegate.typeinfo.stand_ins import with_classes
 from tidegate.typeinfo.types import LONG, PICKLED
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidegate.snapshots.reading.keyed_streams import KeyedStream, StoredState
     from tidegate.storage.reading import StateReader
     from tidegate.storage.state_files import StateFiles
-    from tidegate.typeinfo.serializers import Reader, Serializer
+    from tidegate.typeinfo.serializers import Reader
     from tidegate.typeinfo.types import TypeInformation
 
     Split = Callable[[Any], tuple[Any, Any]]
@@ -53,7 +53,8 @@ class KeyedStates:
         self._files = files
         self._reader = reader
         self._where = where
-        self._serializers: dict[bytes, Serializer] = {}
+        # One for each, so that classes stay the same.
+        self._serializer = cache(serializer_read)
         self._opened: dict[int, list[KeyedStream]] = {}
 
     def _streams(self, groups: Collection[int] | None = None) -> Iterator[tuple[int, KeyedStream]]:
@@ -162,13 +163,6 @@ class KeyedStates:
             if info.expires:
                 values, times = map(list, zip(*map(split, entries), strict=True))
             yield Rows(subtask, group, keys, namespaces, values, times)
-
-    def _serializer(self, snapshot: bytes) -> Serializer:
-        """Stand-in for a program's serializer; one for each, so that classes stay the same."""
-        if snapshot not in self._serializers:
-            found = serializer_standing_in(SerializerSnapshot.from_bytes(snapshot))
-            self._serializers[snapshot] = found
-        return self._serializers[snapshot]
 
     def _namespace(self, state: StoredState) -> TypeInformation | None:
         return None if state.namespace is None else self._serializer(state.namespace).type_info

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from flinkformat.handles import StateDistribution
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.checkpoint.channel_state.file_format import read_chunks
 from tidegate.model.elements import ArrowBatch, RowBatch
-from tidegate.snapshots.rows import Rows, StateInfo, StateKind
+from tidegate.snapshots.rows import (
+    KIND_OF_OPERATOR_STATE,
+    Rows,
+    StateInfo,
+    StateKind,
+    serializer_read,
+)
 from tidegate.state.format.blocks import element
 from tidegate.state.format.headers import operator_header, reading
 from tidegate.state.user.operator_state import BROADCAST_KIND
 from tidegate.transport import codec
-from tidegate.typeinfo.serializers import SerializerSnapshot
-from tidegate.typeinfo.stand_ins import serializer_standing_in
 from tidegate.typeinfo.types import INT, PICKLED, MapTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from flinkformat.handles import StreamStateHandle
+    from flinkformat.handles import (
+        InputChannelStateHandle,
+        ResultSubpartitionStateHandle,
+        StreamStateHandle,
+    )
     from flinkformat.snapshots import SubtaskState
     from tidegate.storage.reading import StateReader
-    from tidegate.typeinfo.serializers import Serializer
+
+    Channel = InputChannelStateHandle | ResultSubpartitionStateHandle
+    Place = tuple[int, int]
 
 INPUT_CHANNELS: Final = "_input_channels"
 """Name of the data in flight that had come in to an operator."""
@@ -32,11 +41,6 @@ INPUT_CHANNELS: Final = "_input_channels"
 OUTPUT_CHANNELS: Final = "_output_channels"
 """Name of the data in flight that were to leave an operator."""
 
-_KINDS: Final = {
-    StateDistribution.SPLIT_DISTRIBUTE: StateKind.OPERATOR_LIST,
-    StateDistribution.UNION: StateKind.UNION_LIST,
-    StateDistribution.BROADCAST: StateKind.BROADCAST,
-}
 _PLACE: Final = TupleTypeInfo([INT, INT])
 
 
@@ -49,7 +53,8 @@ class SubtaskStates:
         self._subtasks = subtasks
         self._reader = reader
         self._where = where
-        self._serializers: dict[bytes, Serializer] = {}
+        # One for each, so that classes stay the same.
+        self._serializer = cache(serializer_read)
 
     @cached_property
     def infos(self) -> dict[str, StateInfo]:
@@ -60,7 +65,7 @@ class SubtaskStates:
                 header = operator_header(self._read(handle.delegate), handle.delegate.physical_id)
                 for each in header.states:
                     if each.name in handle.states and each.name not in found:
-                        kind = _KINDS[handle.states[each.name].mode]
+                        kind = KIND_OF_OPERATOR_STATE[handle.states[each.name].mode]
                         found[each.name] = self._info(each.name, kind, each.serializer)
         flights = (
             (INPUT_CHANNELS, StateKind.INPUT_CHANNELS, "input_channel"),
@@ -74,35 +79,17 @@ class SubtaskStates:
     def rows(self, info: StateInfo) -> Iterator[Rows]:
         """Rows of a state, subtask by subtask; for a broadcast state, of one subtask."""
         for index, state in self._subtasks.items():
-            match info.kind:
-                case StateKind.INPUT_CHANNELS:
-                    for each in state.input_channel:
-                        for channel in unmerge_input(each):
-                            place = channel.gate_index, channel.channel_index
-                            yield from self._in_flight(
-                                index, place, channel.delegate, channel.offsets
-                            )
-                case StateKind.OUTPUT_CHANNELS:
-                    for each in state.result_subpartition:
-                        for channel in unmerge_output(each):
-                            place = channel.partition_index, channel.subpartition_index
-                            yield from self._in_flight(
-                                index, place, channel.delegate, channel.offsets
-                            )
-                case _:
-                    rows = list(self._elements(info, index, state))
-                    yield from rows
-                    if rows and info.kind is StateKind.BROADCAST:
-                        return
+            if info.kind in (StateKind.INPUT_CHANNELS, StateKind.OUTPUT_CHANNELS):
+                for place, channel in in_flight(info.kind, state):
+                    yield from self._in_flight(index, place, channel)
+                continue
+            rows = list(self._elements(info, index, state))
+            yield from rows
+            if rows and info.kind is StateKind.BROADCAST:
+                return
 
     def _read(self, handle: StreamStateHandle) -> memoryview:
         return memoryview(self._reader.read(handle))
-
-    def _serializer(self, snapshot: bytes) -> Serializer:
-        if snapshot not in self._serializers:
-            found = serializer_standing_in(SerializerSnapshot.from_bytes(snapshot))
-            self._serializers[snapshot] = found
-        return self._serializers[snapshot]
 
     def _info(self, name: str, kind: StateKind, serializer: bytes) -> StateInfo:
         of = self._serializer(serializer).type_info
@@ -133,11 +120,10 @@ class SubtaskStates:
                     yield Rows(index, None, None, None, values)
             return
 
-    def _in_flight(
-        self, index: int, place: tuple[int, int], file: StreamStateHandle, offsets: Iterable[int]
-    ) -> Iterator[Rows]:
+    def _in_flight(self, index: int, place: Place, channel: Channel) -> Iterator[Rows]:
         with reading(f"{self._where}, data in flight"):
-            for buffer in read_chunks(self._read(file).tobytes(), offsets):
+            data = self._read(channel.delegate).tobytes()
+            for buffer in read_chunks(data, channel.offsets):
                 match codec.decode(buffer):
                     case RowBatch(values=values):
                         yield Rows(index, None, None, [place] * len(values), list(values))
@@ -146,3 +132,15 @@ class SubtaskStates:
                         yield Rows(index, None, None, [place] * len(rows), rows)
                     case _:
                         pass
+
+
+def in_flight(kind: StateKind, state: SubtaskState) -> Iterator[tuple[Place, Channel]]:
+    """Data in flight of a subtask by channel. Place: numbers of edge and channel."""
+    if kind is StateKind.INPUT_CHANNELS:
+        for each in state.input_channel:
+            for channel in unmerge_input(each):
+                yield (channel.gate_index, channel.channel_index), channel
+    else:
+        for output in state.result_subpartition:
+            for part in unmerge_output(output):
+                yield (part.partition_index, part.subpartition_index), part

@@ -2,18 +2,26 @@
 
 A task hands over a file of blocks in the folder of the future savepoint, or the blocks themselves
 if they are few. The savepoint is there once it is committed; a task that fails, or that runs twice,
-leaves a file at most, which goes with the commit or with the folder.
+leaves a file at most, which goes with the commit or with the folder. The types of a new state can
+be told in an option of a data source.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
+from tidegate.errors import ConfigError, FormatError
 from tidegate.snapshots.reading.keyed_streams import BlockStream
+from tidegate.snapshots.rows import StateDeclaration, StateKind
 from tidegate.snapshots.writing.writer import SavepointWriter, check_empty, discard_folder
 from tidegate.storage import paths
 from tidegate.storage.state_files import StateFiles
+from tidegate.typeinfo.descriptions import describe, type_described
+from tidegate.typeinfo.serializers import SerializerSnapshot
+from tidegate.typeinfo.stand_ins import with_classes
+from tidegate.typeinfo.value_columns import has_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +29,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flinkformat.handles import KeyGroupsStateHandle
-    from tidegate.snapshots.reading.declarations import StateDeclaration
     from tidegate.snapshots.rows import StateForm
     from tidegate.state.format.blocks import Block
     from tidegate.typeinfo.types import TypeInformation
+
+_NO_DECLARATION: Final = (
+    FormatError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +108,60 @@ class _Parts:
         for stream in self._streams:
             for _, blocks in stream.sections((group,)):
                 yield from blocks
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTypes:
+    """A state with the types beside it; None if they are not declared."""
+
+    state: StateDeclaration
+    key_type: TypeInformation | None
+    namespace_type: TypeInformation | None
+
+    def to_text(self) -> str:
+        """The types as JSON. Raises ConfigError for pickled records, which need a class."""
+        state = self.state
+        if state.serializer.name == "pickle" and has_records(state.serializer.type_info):
+            raise ConfigError(
+                f"The state '{state.name}' holds pickled records, which need their class",
+                where=f"state '{state.name}'",
+                remedy="Declare the types of all their fields, or use SavepointWriter.",
+            )
+        return json.dumps(
+            {
+                "kind": state.kind.value,
+                "serializer": state.serializer.to_json(),
+                "expires": state.expires,
+                "key": _described(self.key_type),
+                "namespace": _described(self.namespace_type),
+            },
+            separators=(",", ":"),
+        )
+
+    @staticmethod
+    def from_text(name: str, text: str) -> DeclaredTypes:
+        """Parses the JSON. Raises ConfigError for any other text."""
+        try:
+            found = cast("dict[str, object]", json.loads(text))
+            serializer = SerializerSnapshot.from_json(
+                cast("dict[str, object]", found["serializer"])
+            )
+            state = StateDeclaration(
+                name, StateKind(found["kind"]), serializer, bool(found["expires"])
+            )
+            state.values()  # raises for a serializer that cannot write its type
+            return DeclaredTypes(state, _type(found["key"]), _type(found["namespace"]))
+        except _NO_DECLARATION as error:
+            raise ConfigError(
+                "The option 'descriptor' declares no state",
+                where=f"state '{name}'",
+                remedy="Pass the result of state_options(descriptor).",
+            ) from error
+
+
+def _described(type_info: TypeInformation | None) -> object:
+    return None if type_info is None else describe(type_info)
+
+
+def _type(described: object) -> TypeInformation | None:
+    return None if described is None else with_classes(type_described(described))

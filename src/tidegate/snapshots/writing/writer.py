@@ -29,23 +29,27 @@ from flinkformat.snapshots import (
     SavepointType,
     SubtaskState,
 )
-from tidegate.api.state import (
-    RedistributionMode,
-)
+from tidegate.api.state import RedistributionMode
 from tidegate.checkpoint.provenance import Provenance, hook_states, provenance_of, to_master_state
 from tidegate.clock import SystemClock
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.model.ids import CheckpointId
-from tidegate.snapshots.reading.declarations import StateDeclaration, form_of
-from tidegate.snapshots.rows import StateForm, StateKind
+from tidegate.snapshots.rows import (
+    OperatorInfo,
+    StateDeclaration,
+    StateForm,
+    StateKind,
+    form_of,
+    serializer_read,
+)
 from tidegate.snapshots.snapshot import Snapshot, likely
 from tidegate.snapshots.writing.encoded_rows import BlockSpool, RowsEncoder, spooled
-from tidegate.snapshots.writing.new_snapshot import NewSnapshot
-from tidegate.snapshots.writing.operator_rewrite import (
-    KeyedRewrite,
+from tidegate.snapshots.writing.new_snapshot import (
     NewElements,
+    NewSnapshot,
     NewState,
-    rewritten_operator_state,
+    OperatorRewrite,
+    operator_of,
 )
 from tidegate.state.format.headers import StateHeader
 from tidegate.state.format.misfits import each_encoded_as_declared
@@ -55,8 +59,7 @@ from tidegate.storage.stores import Stores
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.hints import declared_key_type, declared_type
 from tidegate.typeinfo.key_hash import key_type_of
-from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
-from tidegate.typeinfo.stand_ins import serializer_standing_in
+from tidegate.typeinfo.serializers import serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo
 
 if TYPE_CHECKING:
@@ -68,9 +71,8 @@ if TYPE_CHECKING:
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import OperatorId
     from tidegate.snapshots.reading.keyed_streams import KeyedStream
-    from tidegate.snapshots.snapshot import OperatorInfo
     from tidegate.snapshots.writing.encoded_rows import StateRows
-    from tidegate.snapshots.writing.operator_rewrite import NewBlocks
+    from tidegate.snapshots.writing.new_snapshot import NewBlocks
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
@@ -91,15 +93,9 @@ class SavepointWriter:
         self._spools: list[BlockSpool] = []
         self._now_ms = SystemClock().wall_ms()
         self._operators: dict[OperatorId, _Operator] = {}
-        for state in () if base is None else base.metadata.operators:
-            self._operators[state.operator_id] = _Operator(
-                state,
-                state.operator_id,
-                state.uid,
-                state.name,
-                state.parallelism,
-                state.max_parallelism,
-            )
+        if base is not None:
+            for info, state in zip(base.operators, base.metadata.operators, strict=True):
+                self._operators[info.operator_id] = _Operator(info, state)
 
     @staticmethod
     def new_savepoint(
@@ -199,7 +195,7 @@ class SavepointWriter:
         """Encodes rows of a state without putting them; to be closed. Raises as `put_state`."""
         target = self._operator(operator)
         where = f"operator '{target}', state '{form.info.name}'"
-        encoder = RowsEncoder(form, target.max_parallelism, self._now_ms, where)
+        encoder = RowsEncoder(form, target.info.max_parallelism, self._now_ms, where)
         return spooled(encoder, rows, form.info, where)
 
     def put_blocks(
@@ -214,19 +210,10 @@ class SavepointWriter:
         self, operator: str, form: StateForm, blocks: NewBlocks, folder: str
     ) -> KeyGroupsStateHandle | None:
         """Writes encoded rows to a file of a folder, for another writer to put; None if empty."""
-        target = self._operator(operator)
-        groups = KeyGroupRange(0, target.max_parallelism - 1)
-        rewrite = KeyedRewrite(
-            target.operator_id,
-            self._checkpoint,
-            target.max_parallelism,
-            form.keys.snapshot().to_bytes(),
-            (),
-            (),
-            (NewState(form.header, blocks, replaces=False),),
-            f"operator '{target}'",
-        )
-        return rewrite.write(groups, NewSnapshot(folder))
+        info = self._operator(operator).info
+        key, put = form.keys.snapshot().to_bytes(), NewState(form.header, blocks, replaces=False)
+        rewrite = OperatorRewrite(info, self._checkpoint, NewSnapshot(folder), key, (put,))
+        return rewrite.keyed(KeyGroupRange(0, info.max_parallelism - 1))
 
     def put_operator_state(
         self, operator: str, descriptor: OperatorStateDescriptor, elements: Iterable[object]
@@ -282,14 +269,14 @@ class SavepointWriter:
         """
         base, found = self._existing(operator)
         becomes = operator_id_of_uid(uid)
-        if any(each.operator_id == becomes for each in self._operators.values()):
+        if any(each.info.operator_id == becomes for each in self._operators.values()):
             raise ConfigError(
                 f"There is state of the uid '{uid}' already",
                 where=f"{base.path}, operator '{found}'",
                 remedy="Remove that operator first, or take another uid.",
             )
         target = self._operators[found.operator_id]
-        target.operator_id, target.uid = becomes, uid
+        target.info = replace(target.info, operator_id=becomes, uid=uid)
         return self
 
     def write(
@@ -314,10 +301,8 @@ class SavepointWriter:
         store, name = Stores().locate(folder)
         try:
             store.make_folder(name)
-            operators = tuple(
-                self._written(each, self._checkpoint, new) for each in self._operators.values()
-            )
-            new.complete(self._metadata(self._checkpoint, operators, new.checksums))
+            operators = tuple(self._written(each, new) for each in self._operators.values())
+            new.complete(self._metadata(operators, new.checksums))
         except BaseException:
             discard_folder(folder)
             raise
@@ -331,17 +316,14 @@ class SavepointWriter:
         return CheckpointId(1) if self._base is None else self._base.metadata.checkpoint_id
 
     def _metadata(
-        self,
-        checkpoint: CheckpointId,
-        operators: tuple[OperatorState, ...],
-        checksums: Mapping[str, FileChecksum],
+        self, operators: tuple[OperatorState, ...], checksums: Mapping[str, FileChecksum]
     ) -> CheckpointMetadata:
         base = None if self._base is None else self._base.metadata
         known = None if base is None else provenance_of(base)
         provenance = Provenance({} if known is None else known.facts, checksums)
         kind = SavepointType.savepoint(SavepointFormatType.CANONICAL)
         return CheckpointMetadata(
-            checkpoint_id=checkpoint,
+            checkpoint_id=self._checkpoint,
             operators=operators,
             master_states=(
                 *(() if base is None else hook_states(base)),
@@ -350,70 +332,42 @@ class SavepointWriter:
             properties=CheckpointProperties.for_savepoint(kind, forced=False),
         )
 
-    def _written(
-        self, target: _Operator, checkpoint: CheckpointId, new: NewSnapshot
-    ) -> OperatorState:
-        subtasks: dict[int, SubtaskState | Finished] = {}
-        if target.state is not None and not target.is_touched:
+    def _written(self, target: _Operator, new: NewSnapshot) -> OperatorState:
+        state = target.state
+        if state is not None and not target.is_touched:
             assert self._base is not None, "what has state came from a snapshot"
             reader = self._base.reader
-            for index, state in target.state.subtasks.items():
-                subtasks[index] = state if state is FINISHED else new.copied(state, reader)
+            copies = {
+                index: each if each is FINISHED else new.copied(each, reader)
+                for index, each in state.subtasks.items()
+            }
+            written = replace(operator_of(target.info, copies), subtasks=copies)
+            over = state.fully_finished
         else:
-            rewrite = self._rewrite(target, checkpoint)
-            for index in range(target.parallelism):
-                state = self._subtask(target, index, rewrite, new)
-                if state is FINISHED or not state.is_empty:
-                    subtasks[index] = state
-        coordinator = None if target.state is None else target.state.coordinator_state
-        over = target.state is not None and target.state.fully_finished and not target.is_touched
-        return OperatorState(
-            operator_id=target.operator_id,
-            parallelism=target.parallelism,
-            max_parallelism=target.max_parallelism,
-            name=target.name,
-            uid=target.uid,
-            coordinator_state=coordinator,
-            subtasks=subtasks,
-            fully_finished=over,
-        )
+            rewrite = self._rewrite(target, new)
+            indexes = range(target.info.parallelism)
+            subtasks = {index: self._subtask(target, index, rewrite) for index in indexes}
+            written, over = operator_of(target.info, subtasks), False
+        coordinator = None if state is None else state.coordinator_state
+        return replace(written, coordinator_state=coordinator, fully_finished=over)
 
-    def _rewrite(self, target: _Operator, checkpoint: CheckpointId) -> KeyedRewrite:
+    def _rewrite(self, target: _Operator, new: NewSnapshot) -> OperatorRewrite:
         kept = target.streams(self._base)
         key = target.key or next((each.key for each in kept if each.key is not None), None)
-        return KeyedRewrite(
-            target.operator_id,
-            checkpoint,
-            target.max_parallelism,
-            key,
-            kept,
-            target.removed,
-            target.put,
-            f"operator '{target}'",
+        return OperatorRewrite(
+            target.info, self._checkpoint, new, key, target.put, kept, target.removed
         )
 
     def _subtask(
-        self, target: _Operator, index: int, rewrite: KeyedRewrite, new: NewSnapshot
+        self, target: _Operator, index: int, rewrite: OperatorRewrite
     ) -> SubtaskState | Finished:
         old = None if target.state is None else target.state.subtasks.get(index)
         if old is FINISHED and not target.put and not target.elements:
             return FINISHED
-        groups = KeyGroupRange.of(index, target.parallelism, target.max_parallelism)
-        keyed = rewrite.write(groups, new)
-        held, kept = SubtaskState(), None
-        if self._base is not None and old is not None and old is not FINISHED:
-            reader = self._base.reader
-            held = new.copied(replace(old, managed_keyed=None, managed_operator=None), reader)
-            kept = None if old.managed_operator is None else (old.managed_operator, reader)
-        operator = rewritten_operator_state(
-            target.operator_id,
-            rewrite.checkpoint,
-            kept,
-            {*target.removed, *(each.header.name for each in target.elements)},
-            [each.of_subtask(index, target.parallelism) for each in target.elements],
-            new,
-        )
-        return replace(held, managed_keyed=keyed, managed_operator=operator)
+        put = [each.of_subtask(index, target.info.parallelism) for each in target.elements]
+        if self._base is None or old is None or old is FINISHED:
+            return rewrite.subtask(index, put)
+        return rewrite.subtask(index, put, (old, self._base.reader))
 
     def _operator(self, name: str) -> _Operator:
         if self._base is not None:
@@ -422,10 +376,8 @@ class SavepointWriter:
                 if held is not None and name in (each.uid, each.name, each.operator_id.hex()):
                     return self._operators[self._base.operator(name).operator_id]
         wanted = operator_id_of_uid(name)
-        return self._operators.setdefault(
-            wanted,
-            _Operator(None, wanted, name, None, self._parallelism, self._max_parallelism),
-        )
+        info = OperatorInfo(wanted, name, None, self._parallelism, self._max_parallelism)
+        return self._operators.setdefault(wanted, _Operator(info))
 
     def _existing(self, operator: str) -> tuple[Snapshot, OperatorInfo]:
         if self._base is None:
@@ -439,7 +391,7 @@ class SavepointWriter:
     def _known(self, target: _Operator, state: str, where: str) -> StateForm:
         if self._base is None or target.state is None:
             names = [] if self._base is None else [str(each) for each in self._base.operators]
-            other = f" Of operators: {likely(target.uid or '', names)}" if names else ""
+            other = f" Of operators: {likely(target.info.uid or '', names)}" if names else ""
             raise ConfigError(
                 f"The state '{state}' does not exist yet, so its type is unknown",
                 where=where,
@@ -480,12 +432,8 @@ def begin_savepoint(
 class _Operator:
     """An operator of the savepoint. state: from the snapshot. key: type of the new keys."""
 
-    state: OperatorState | None
-    operator_id: OperatorId
-    uid: str | None
-    name: str | None
-    parallelism: int
-    max_parallelism: int
+    info: OperatorInfo
+    state: OperatorState | None = None
     key: bytes | None = None
     put: list[NewState] = field(default_factory=list[NewState])
     elements: list[NewElements] = field(default_factory=list[NewElements])
@@ -508,12 +456,10 @@ class _Operator:
     def known_key(self, base: Snapshot | None) -> Serializer | None:
         snapshots = (self.key, *(each.key for each in self.streams(base)))
         known = next((each for each in snapshots if each is not None), None)
-        return (
-            None if known is None else serializer_standing_in(SerializerSnapshot.from_bytes(known))
-        )
+        return None if known is None else serializer_read(known)
 
     def __str__(self) -> str:
-        return self.uid or self.name or self.operator_id.hex()
+        return str(self.info)
 
 
 def discard_folder(folder: str) -> None:

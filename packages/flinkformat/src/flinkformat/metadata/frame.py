@@ -8,6 +8,7 @@ Layout: docs/formats/metadata.md. Golden bytes: tests/fixtures/meta-*.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.ids import CheckpointId
@@ -17,8 +18,6 @@ from flinkformat.metadata.wire import Reader, Writer
 from flinkformat.snapshots import CheckpointMetadata, MasterState, OperatorState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flinkformat.metadata.streams import NewId
 
 MAGIC: Final = 0x4960672D
@@ -54,12 +53,15 @@ def _write_master_state(writer: Writer, state: MasterState) -> None:
     writer.blob(inner.finished())
 
 
-def decode(data: bytes, new_id: Callable[[], str]) -> CheckpointMetadata:
+def decode(data: bytes, new_id: NewId | None = None) -> CheckpointMetadata:
     """Decodes the bytes of a ``_metadata`` file.
 
-    new_id: makes state handle ids for kinds of handles that lack one. Bytes behind the end are not
-    looked at, as in Flink. Raises FormatError, and nothing else, for any other bytes.
+    new_id: makes state handle ids for kinds of handles that lack one; by default they are numbered.
+    Bytes behind the end are not looked at, as in Flink. Raises FormatError, and nothing else, for
+    any other bytes.
     """
+    numbers = count()
+    new_id = new_id or (lambda: f"handle-{next(numbers)}")
     reader = Reader(data)
     layout = _read_layout(reader)
     checkpoint = _read_checkpoint_id(reader)
