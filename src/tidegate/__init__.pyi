@@ -172,27 +172,27 @@ from tidegate.datastream.joined import JoinedStreams as JoinedStreams
 from tidegate.datastream.joined import JoinedWindows as JoinedWindows
 from tidegate.datastream.keyed import KeyedStream as KeyedStream
 from tidegate.datastream.results import CloseableIterator as CloseableIterator
-from tidegate.datastream.settings.checkpoint_config import CheckpointConfig as CheckpointConfig
-from tidegate.datastream.settings.execution_config import ExecutionConfig as ExecutionConfig
-from tidegate.datastream.settings.restart_strategies import RestartStrategies as RestartStrategies
-from tidegate.datastream.settings.restart_strategies import (
-    RestartStrategyConfiguration as RestartStrategyConfiguration,
-)
+from tidegate.datastream.settings.configs import CheckpointConfig as CheckpointConfig
+from tidegate.datastream.settings.configs import ExecutionConfig as ExecutionConfig
 from tidegate.datastream.settings.slot_sharing import MemorySize as MemorySize
 from tidegate.datastream.settings.slot_sharing import SlotSharingGroup as SlotSharingGroup
-from tidegate.datastream.settings.state_backends import CheckpointStorage as CheckpointStorage
-from tidegate.datastream.settings.state_backends import (
+from tidegate.datastream.settings.strategies import CheckpointStorage as CheckpointStorage
+from tidegate.datastream.settings.strategies import (
     EmbeddedRocksDBStateBackend as EmbeddedRocksDBStateBackend,
 )
-from tidegate.datastream.settings.state_backends import (
+from tidegate.datastream.settings.strategies import (
     FileSystemCheckpointStorage as FileSystemCheckpointStorage,
 )
-from tidegate.datastream.settings.state_backends import HashMapStateBackend as HashMapStateBackend
-from tidegate.datastream.settings.state_backends import (
+from tidegate.datastream.settings.strategies import HashMapStateBackend as HashMapStateBackend
+from tidegate.datastream.settings.strategies import (
     JobManagerCheckpointStorage as JobManagerCheckpointStorage,
 )
-from tidegate.datastream.settings.state_backends import PredefinedOptions as PredefinedOptions
-from tidegate.datastream.settings.state_backends import StateBackend as StateBackend
+from tidegate.datastream.settings.strategies import PredefinedOptions as PredefinedOptions
+from tidegate.datastream.settings.strategies import RestartStrategies as RestartStrategies
+from tidegate.datastream.settings.strategies import (
+    RestartStrategyConfiguration as RestartStrategyConfiguration,
+)
+from tidegate.datastream.settings.strategies import StateBackend as StateBackend
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
 from tidegate.datastream.topologies import StandardSinkTopologies as StandardSinkTopologies
@@ -247,10 +247,10 @@ from tidegate.snapshots.differences import diff_snapshots as diff_snapshots
 from tidegate.snapshots.folders import SavepointInfo as SavepointInfo
 from tidegate.snapshots.folders import dispose_savepoint as dispose_savepoint
 from tidegate.snapshots.folders import list_savepoints as list_savepoints
+from tidegate.snapshots.rows import OperatorInfo as OperatorInfo
 from tidegate.snapshots.rows import StateInfo as StateInfo
 from tidegate.snapshots.rows import StateKind as StateKind
 from tidegate.snapshots.rows import StateRow as StateRow
-from tidegate.snapshots.snapshot import OperatorInfo as OperatorInfo
 from tidegate.snapshots.snapshot import Snapshot as Snapshot
 from tidegate.snapshots.summary import KeyGroupSummary as KeyGroupSummary
 from tidegate.snapshots.summary import OperatorSummary as OperatorSummary

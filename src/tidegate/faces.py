@@ -110,15 +110,12 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
         "flinkformat.snapshots": "SavepointFormatType",
         "tidegate.config.configuration": "Configuration",
         "tidegate.config.execution": "RuntimeExecutionMode",
-        "tidegate.datastream.settings.checkpoint_config": "CheckpointConfig",
-        "tidegate.datastream.settings.execution_config": "ExecutionConfig",
-        "tidegate.datastream.settings.restart_strategies": (
-            "RestartStrategies RestartStrategyConfiguration"
-        ),
+        "tidegate.datastream.settings.configs": "CheckpointConfig ExecutionConfig",
         "tidegate.datastream.settings.slot_sharing": "MemorySize SlotSharingGroup",
-        "tidegate.datastream.settings.state_backends": (
+        "tidegate.datastream.settings.strategies": (
             "CheckpointStorage EmbeddedRocksDBStateBackend FileSystemCheckpointStorage "
-            "HashMapStateBackend JobManagerCheckpointStorage PredefinedOptions StateBackend"
+            "HashMapStateBackend JobManagerCheckpointStorage PredefinedOptions "
+            "RestartStrategies RestartStrategyConfiguration StateBackend"
         ),
         "tidegate.model.settings": (
             "CheckpointingMode ClaimMode ExternalizedCheckpointRetention=RetentionPolicy"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.config import configuration as options
-from tidegate.config.flink_keys import FLINK_KEYS
+from tidegate.config.flink_keys import FLINK_ONLY
 from tidegate.config.option import ConfigOption
 from tidegate.config.security import StoreOptions
 
@@ -32,6 +32,9 @@ def test_keys_are_unique_and_no_old_key_is_a_key_of_today() -> None:
     assert not set(keys) & set(old)
 
 
+FLINK_KEYS = frozenset(Path(__file__).with_name("flink_keys.txt").read_text().split())
+"""Keys of Flink 2.3, and of older versions if people still have them in their configurations."""
+
 BESIDE_FLINKS = {"pipeline.dead-letters"}
 """Keys of ours that stand among Flink's, where a user looks for them."""
 
@@ -40,6 +43,11 @@ def test_every_key_is_flinks_or_says_that_it_is_ours() -> None:
     for option in options.ALL:
         ours = option.key.startswith("tidegate.") or option.key in BESIDE_FLINKS
         assert ours is (option.key not in FLINK_KEYS)
+
+
+def test_keys_that_only_flink_reads_are_those_that_are_no_option() -> None:
+    assert {option.key for option in options.ALL}.isdisjoint(FLINK_ONLY)
+    assert FLINK_ONLY <= FLINK_KEYS <= FLINK_ONLY | {option.key for option in options.ALL}
 
 
 def test_the_defaults_that_differ_from_flinks_say_why() -> None:

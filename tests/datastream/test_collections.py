@@ -15,7 +15,7 @@ import pytest
 from tests.datastream.fakes import environment
 from tidegate import DataStream, GraphError, StreamExecutionEnvironment, Types
 from tidegate.connectors.tables import TableSource, TableSplit
-from tidegate.datastream.checking import collections
+from tidegate.datastream.steps import ends
 from tidegate.model.elements import ArrowBatch
 from tidegate.model.ids import CheckpointId
 
@@ -82,8 +82,8 @@ def test_what_is_no_collection_is_refused(given: Any, told: str) -> None:
 
 
 def test_an_iterator_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collections, "ENDLESS", 1_000)
-    assert collections.values_of(iter(range(1_000))) == list(range(1_000))
+    monkeypatch.setattr(ends, "ENDLESS", 1_000)
+    assert ends.values_of(iter(range(1_000))) == list(range(1_000))
     with pytest.raises(GraphError, match="count has given 1,000 values and does not end"):
         environment().from_collection(itertools.count())
 

@@ -21,7 +21,7 @@ from tests.datastream.functions import (
 )
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.watermarks import WatermarkStrategy
-from tidegate.datastream.steps.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
+from tidegate.datastream.steps.functions import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.errors import ConfigError, GraphError, UnsupportedKey
 from tidegate.model.duration import Duration
 from tidegate.model.ids import CheckpointId

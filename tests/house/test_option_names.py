@@ -11,10 +11,10 @@ import pytest
 from tests.house.source import ROOT, nodes, parsed
 from tidegate.config import configuration as options
 from tidegate.config.configuration import ALL
-from tidegate.config.flink_keys import FLINK_KEYS
+from tidegate.config.flink_keys import FLINK_ONLY
 from tidegate.config.option import ConfigOption
 
-KEYS = {key for option in ALL for key in (option.key, *option.old_keys)} | set(FLINK_KEYS)
+KEYS = {key for option in ALL for key in (option.key, *option.old_keys)} | FLINK_ONLY
 # Examples call an environment `env`.
 FIRST_WORDS = "|".join(sorted({key.split(".")[0] for key in KEYS if "." in key} - {"env"}))
 NAMED = re.compile(rf"(?<![\w./:<@-])(?:{FIRST_WORDS})(?:\.[a-z][a-z0-9-]*)+(?![\w/(:-]|\.\w|\.<)")

@@ -12,7 +12,7 @@ import click
 from tidegate.cli.options import AS_PROGRAM, with_program, with_settings
 from tidegate.cli.run import pyflink_modules, run_program, settings_of
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
-from tidegate.datastream.submission import CHECK_VARIABLE
+from tidegate.datastream.program import CHECK_VARIABLE
 from tidegate.errors import ConfigError
 from tidegate.upgrade.program import Checked
 

@@ -13,9 +13,10 @@ import click
 from tidegate.cli.options import AS_PROGRAM, with_json, with_settings
 from tidegate.cli.plan import planned_by
 from tidegate.cli.tables import show as show_table
-from tidegate.config.configuration import ALL, FLINK_ONLY, by_key
+from tidegate.config.configuration import ALL, by_key
+from tidegate.config.flink_keys import FLINK_ONLY
 from tidegate.config.load import load_configuration, read_dynamic
-from tidegate.config.sensitive import HIDDEN, is_secret
+from tidegate.config.option import HIDDEN, is_secret
 from tidegate.datastream.process.outside import CONFIGURATION_VARIABLE
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import click
 
 from tidegate.cli.options import complete_keys, with_json
 from tidegate.cli.tables import wrapped
-from tidegate.config.configuration import ALL, FLINK_ONLY, closest_key
+from tidegate.config.configuration import ALL, closest_key
+from tidegate.config.flink_keys import FLINK_ONLY
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:

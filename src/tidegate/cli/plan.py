@@ -10,7 +10,7 @@ import click
 
 from tidegate.cli.options import AS_PROGRAM, with_json, with_program, with_runtime, with_settings
 from tidegate.cli.run import pyflink_modules, run_program, settings_of
-from tidegate.datastream.process.dry_run import PLAN_VARIABLE, Planned
+from tidegate.datastream.process.outside import PLAN_VARIABLE, Planned
 from tidegate.errors import ConfigError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
 

@@ -17,9 +17,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar, cast
 
 from tidegate.config import (
-    changelog,
     checkpointing,
-    debloat,
     execution,
     high_availability,
     recovery,
@@ -32,7 +30,7 @@ from tidegate.config import (
     state_backend,
     warnings,
 )
-from tidegate.config.flink_keys import FLINK_KEYS
+from tidegate.config.flink_keys import FLINK_ONLY
 from tidegate.config.option import ConfigOption, ValueType
 from tidegate.config.values import BooleanType, IntegerType, NumberType, parse_list
 from tidegate.errors import ConfigError
@@ -46,9 +44,9 @@ TOPICS: Final[dict[str, tuple[ConfigOption[object], ...]]] = {
     "Restarts and rescales": restarts.OPTIONS,
     "Keyed state": state_backend.OPTIONS,
     "RocksDB": rocksdb.OPTIONS,
-    "Changelog": changelog.OPTIONS,
+    "Changelog": state_backend.CHANGELOG_OPTIONS,
     "Slots": slots.OPTIONS,
-    "Buffer debloating": debloat.OPTIONS,
+    "Buffer debloating": slots.DEBLOAT_OPTIONS,
     "Reports": reporting.OPTIONS,
     "REST": rest.OPTIONS,
     "Security": security.OPTIONS,
@@ -60,9 +58,6 @@ ALL: Final = tuple(option for options in TOPICS.values() for option in options)
 
 _BY_KEY: Final = {option.key: option for option in ALL}
 _CANONICAL: Final = {old: option.key for option in ALL for old in option.old_keys}
-
-FLINK_ONLY: Final = frozenset(FLINK_KEYS) - _BY_KEY.keys()
-"""Keys that Flink reads and Tidegate does not: kept, so that configurations carry over."""
 
 _OWN_PREFIX: Final = "tidegate."
 _SLIP_RATIO: Final = 0.88

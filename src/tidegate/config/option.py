@@ -1,11 +1,14 @@
-"""One option: its key, the kind of its value, its default, a sentence about it."""
+"""One option: its key, the kind of its value, its default, a sentence about it; and its secrecy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -81,3 +84,31 @@ class ReadableConfig(Protocol):
     def where_set(self, option: ConfigOption[object]) -> str:
         """Where an option was set, such as a file and line; empty if unknown."""
         ...
+
+
+HIDDEN: Final = "******"
+
+_SIGNS: Final = (
+    "password",
+    "secret",
+    "fs.azure.account.key",
+    "apikey",
+    "api-key",
+    "auth-params",
+    "service-key",
+    "token",
+    "basic-auth",
+    "jaas.config",
+    "http-headers",
+)
+
+
+def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
+    """Copy of the settings, with secret values hidden."""
+    return {key: HIDDEN if is_secret(key) else value for key, value in settings.items()}
+
+
+def is_secret(key: str) -> bool:
+    """True if the value of this key must not be shown."""
+    lower = key.lower()
+    return any(sign in lower for sign in _SIGNS)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.config import execution, reporting, state_backend
-from tidegate.config.changelog import changelog_settings
-from tidegate.config.debloat import debloat_settings
 from tidegate.config.execution import RuntimeExecutionMode
 from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.rocksdb import rocksdb_settings
-from tidegate.config.state_backend import state_file_settings
-from tidegate.config.values import DurationType, IntegerType, MemoryType, NumberType, PortRangeType
-from tidegate.model.settings import SlotSettings
+from tidegate.config.state_backend import changelog_settings, state_file_settings
+from tidegate.config.values import (
+    BooleanType,
+    DurationType,
+    IntegerType,
+    MemoryType,
+    NumberType,
+    PortRangeType,
+)
+from tidegate.model.settings import DebloatSettings, SlotSettings
 
 _KIB: Final = 1024
 
@@ -164,4 +169,57 @@ def slot_settings(configuration: ReadableConfig) -> SlotSettings:
         state_files=state_file_settings(configuration, on_disk=on_disk),
         changelog=changelog_settings(configuration),
         printed_max=configuration.get(reporting.PRINTED_LINES),
+    )
+
+
+DEBLOAT_ENABLED: Final = ConfigOption(
+    "taskmanager.network.memory.buffer-debloat.enabled",
+    BooleanType(),
+    False,
+    "Make row batches in front of a slow step so small that the rows in flight take the target "
+    "time. Without it, a batch takes the step at most 20 ms.",
+)
+DEBLOAT_TARGET: Final = ConfigOption(
+    "taskmanager.network.memory.buffer-debloat.target",
+    DurationType(at_least_ms=1),
+    1_000,
+    "Time that a subtask should need for the rows in flight to it.",
+)
+DEBLOAT_PERIOD: Final = ConfigOption(
+    "taskmanager.network.memory.buffer-debloat.period",
+    DurationType(at_least_ms=1),
+    200,
+    "Time between two measurements; only time in which a subtask is not idle counts.",
+)
+DEBLOAT_SAMPLES: Final = ConfigOption(
+    "taskmanager.network.memory.buffer-debloat.samples",
+    IntegerType(at_least=1),
+    20,
+    "Number of measurements over which the size is averaged.",
+)
+DEBLOAT_THRESHOLD: Final = ConfigOption(
+    "taskmanager.network.memory.buffer-debloat.threshold-percentages",
+    IntegerType(at_least=0, at_most=100),
+    25,
+    "Smallest change of the size, in percent, that is sent to senders.",
+)
+
+DEBLOAT_OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+    DEBLOAT_ENABLED,
+    DEBLOAT_TARGET,
+    DEBLOAT_PERIOD,
+    DEBLOAT_SAMPLES,
+    DEBLOAT_THRESHOLD,
+)
+
+
+def debloat_settings(configuration: ReadableConfig) -> DebloatSettings | None:
+    """Settings of debloating; None if it is off."""
+    if not configuration.get(DEBLOAT_ENABLED):
+        return None
+    return DebloatSettings(
+        target_ms=configuration.get(DEBLOAT_TARGET),
+        period_ms=configuration.get(DEBLOAT_PERIOD),
+        samples=configuration.get(DEBLOAT_SAMPLES),
+        threshold_percent=configuration.get(DEBLOAT_THRESHOLD),
     )

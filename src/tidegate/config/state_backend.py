@@ -1,4 +1,4 @@
-"""Where keyed state is kept, its files and local copies: the options, and the settings."""
+"""Keyed state: where it is kept, its files, local copies and changelog; options and settings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import re
 from typing import Final
 
 from tidegate.config.option import ConfigOption, ReadableConfig
-from tidegate.config.values import BooleanType, ChoiceType, IntegerType, TextType
-from tidegate.model.settings import StateFileSettings
+from tidegate.config.values import (
+    BooleanType,
+    ChoiceType,
+    DurationType,
+    IntegerType,
+    MemoryType,
+    TextType,
+)
+from tidegate.model.settings import ChangelogSettings, StateFileSettings
 
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",
@@ -92,3 +99,93 @@ def state_file_settings(configuration: ReadableConfig, *, on_disk: bool) -> Stat
 
 def _folders(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in re.split(r"[,:]", text or "") if part.strip())
+
+
+_MIB: Final = 1 << 20
+_BYTES: Final = MemoryType()
+
+CHANGELOG_ENABLED: Final = ConfigOption(
+    "state.changelog.enabled",
+    BooleanType(),
+    False,
+    "Write changes of keyed state to a log all the time, so that a checkpoint only has to write "
+    "the end of the log, whatever the size of the state.",
+    old_keys=("state.backend.changelog.enabled",),
+)
+CHANGELOG_STORAGE: Final = ConfigOption(
+    "state.changelog.storage",
+    ChoiceType(("memory", "filesystem")),
+    "filesystem",
+    "Where the log is kept: in files of the checkpoint folder, or in the metadata (memory).",
+    old_keys=("state.backend.changelog.storage",),
+    differs="in the metadata, the log of ten minutes would be written again with each checkpoint",
+)
+MATERIALIZE: Final = ConfigOption(
+    "state.changelog.periodic-materialize.enabled",
+    BooleanType(),
+    True,
+    "Write the whole state from time to time, in the background, so that the log can start anew.",
+    old_keys=("state.backend.changelog.periodic-materialize.enabled",),
+)
+MATERIALIZE_INTERVAL: Final = ConfigOption(
+    "state.changelog.periodic-materialize.interval",
+    DurationType(at_least_ms=1),
+    600_000,
+    "Time between two such writes.",
+    old_keys=("state.backend.changelog.periodic-materialize.interval",),
+)
+MATERIALIZE_FAILURES: Final = ConfigOption(
+    "state.changelog.max-failures-allowed",
+    IntegerType(at_least=0),
+    3,
+    "Number of consecutive failures of such writes before the subtask fails.",
+    old_keys=("state.backend.changelog.max-failures-allowed",),
+)
+LOG_PERSIST_THRESHOLD: Final = ConfigOption(
+    "state.changelog.dstl.dfs.preemptive-persist-threshold",
+    _BYTES,
+    5 * _MIB,
+    "Approximate size of the changes of one operator that are written to the log before a "
+    "checkpoint asks for them.",
+    old_keys=("dstl.dfs.preemptive-persist-threshold",),
+)
+LOG_IN_FLIGHT_MAX: Final = ConfigOption(
+    "state.changelog.dstl.dfs.upload.max-in-flight",
+    _BYTES,
+    100 * _MIB,
+    "Bytes of one operator's log that may be in upload; beyond it, changes wait for the next "
+    "checkpoint.",
+    old_keys=("dstl.dfs.upload.max-in-flight",),
+)
+LOG_COMPRESSION: Final = ConfigOption(
+    "state.changelog.dstl.dfs.compression.enabled",
+    BooleanType(),
+    False,
+    "Compress the log.",
+    old_keys=("dstl.dfs.compression.enabled",),
+)
+CHANGELOG_OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+    CHANGELOG_ENABLED,
+    CHANGELOG_STORAGE,
+    MATERIALIZE,
+    MATERIALIZE_INTERVAL,
+    MATERIALIZE_FAILURES,
+    LOG_PERSIST_THRESHOLD,
+    LOG_IN_FLIGHT_MAX,
+    LOG_COMPRESSION,
+)
+
+
+def changelog_settings(configuration: ReadableConfig) -> ChangelogSettings | None:
+    """Settings of the changelog of state; None if changes are not logged."""
+    if not configuration.get(CHANGELOG_ENABLED):
+        return None
+    materializes = configuration.get(MATERIALIZE)
+    return ChangelogSettings(
+        materialize_ms=configuration.get(MATERIALIZE_INTERVAL) if materializes else None,
+        failures_max=configuration.get(MATERIALIZE_FAILURES),
+        in_memory=configuration.get(CHANGELOG_STORAGE) == "memory",
+        persist_bytes=configuration.get(LOG_PERSIST_THRESHOLD),
+        in_flight_bytes=configuration.get(LOG_IN_FLIGHT_MAX),
+        compressed=configuration.get(LOG_COMPRESSION),
+    )

@@ -15,7 +15,7 @@ from tidegate.api.functions.co_functions import (
 from tidegate.api.state import MapStateDescriptor
 from tidegate.datastream import keyed as keyed_streams
 from tidegate.datastream.checking import checks, types
-from tidegate.datastream.steps.adapters import CoFlatMap, CoMap
+from tidegate.datastream.steps.functions import CoFlatMap, CoMap
 from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError
 from tidegate.operators.process.broadcast import BroadcastOperator, KeyedBroadcastOperator

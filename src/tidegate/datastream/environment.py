@@ -6,23 +6,30 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tidegate.config import changelog, checkpointing, execution
+from tidegate.config import checkpointing, execution
 from tidegate.config.configuration import Configuration
 from tidegate.config.spans import millis_of
-from tidegate.datastream import submission
-from tidegate.datastream.checking import checks, collections
-from tidegate.datastream.checking.notices import warn_of_runtime
+from tidegate.config.state_backend import CHANGELOG_ENABLED
+from tidegate.datastream.checking import checks
 from tidegate.datastream.checking.types import result_type
-from tidegate.datastream.process import python_files
-from tidegate.datastream.process.at_exit import tell_of_unexecuted
 from tidegate.datastream.process.interrupts import running_jobs
-from tidegate.datastream.process.outside import RUNTIME_VARIABLE, configuration_from_outside
-from tidegate.datastream.process.script import active_session
-from tidegate.datastream.program import Program
-from tidegate.datastream.settings.checkpoint_config import CheckpointConfig
-from tidegate.datastream.settings.execution_config import ExecutionConfig
-from tidegate.datastream.steps import sources
-from tidegate.datastream.submission import Observers
+from tidegate.datastream.process.outside import (
+    RUNTIME_VARIABLE,
+    active_session,
+    checked_python_file,
+    configuration_from_outside,
+    warn_of_runtime,
+)
+from tidegate.datastream.program import (
+    Observers,
+    Program,
+    explained,
+    submitted,
+    tell_of_unexecuted,
+    translated,
+)
+from tidegate.datastream.settings.configs import CheckpointConfig, ExecutionConfig
+from tidegate.datastream.steps import ends
 from tidegate.errors import ConfigError, StorageFailed, UserError
 from tidegate.graph.explain import execution_plan
 from tidegate.graph.runtime import load_frames, load_runtime, prepare_local
@@ -44,9 +51,8 @@ if TYPE_CHECKING:
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.config.execution import RuntimeExecutionMode
     from tidegate.config.spans import Span
-    from tidegate.datastream.settings.restart_strategies import RestartStrategyConfiguration
     from tidegate.datastream.settings.slot_sharing import SlotSharingGroup
-    from tidegate.datastream.settings.state_backends import StateBackend
+    from tidegate.datastream.settings.strategies import RestartStrategyConfiguration, StateBackend
     from tidegate.datastream.stream import DataStream
     from tidegate.graph.job_graph import JobGraph
     from tidegate.graph.runtime import Runtime
@@ -262,14 +268,14 @@ class StreamExecutionEnvironment:
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
         """Sets whether changes of keyed state are logged, so that checkpoints are short."""
-        self._configuration.set(changelog.ENABLED, enabled)
+        self._configuration.set(CHANGELOG_ENABLED, enabled)
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
         """True if changes of keyed state are logged; None if that is not set."""
-        if not self._configuration.contains(changelog.ENABLED):
+        if not self._configuration.contains(CHANGELOG_ENABLED):
             return None
-        return self._configuration.get(changelog.ENABLED)
+        return self._configuration.get(CHANGELOG_ENABLED)
 
     def set_buffer_timeout(self, timeout_millis: Span) -> StreamExecutionEnvironment:
         """Sets when part-filled batches are sent: 0 at once, -1 only when full.
@@ -318,7 +324,7 @@ class StreamExecutionEnvironment:
         >>> env.add_python_file("helpers/")
         """
         files = self._configuration.get(execution.PYTHON_FILES)
-        self._configuration.set(execution.PYTHON_FILES, (*files, python_files.checked(file_path)))
+        self._configuration.set(execution.PYTHON_FILES, (*files, checked_python_file(file_path)))
 
     def set_python_requirements(
         self, requirements_file_path: str, requirements_cache_dir: str | None = None
@@ -400,9 +406,9 @@ class StreamExecutionEnvironment:
         >>> env.from_collection([("a", 1)], Types.ROW([Types.STRING(), Types.INT()]))
         """
         declared = declared_type(type_info, where="from_collection")
-        if declared is None and collections.is_table(collection):
+        if declared is None and ends.is_table(collection):
             return self.from_arrow(cast("pa.Table", collection))
-        source = sources.collection(collection, declared)
+        source = ends.collection(collection, declared)
         return self._read(source, None, "Collection Source", None, parallelism_max=1)
 
     def from_arrow(
@@ -446,7 +452,7 @@ class StreamExecutionEnvironment:
 
         >>> env.from_sequence(1, 1_000_000)
         """
-        return self._read(sources.sequence(start, end), None, "Sequence Source", None)
+        return self._read(ends.sequence(start, end), None, "Sequence Source", None)
 
     def generate(
         self,
@@ -466,7 +472,7 @@ class StreamExecutionEnvironment:
         if count is not None:
             checks.check_whole_number(count, "the count of generate", 0)
         declared = result_type(type_info, generator_function, "generate")
-        source = sources.generated(generator_function, count, rate, declared)
+        source = ends.generated(generator_function, count, rate, declared)
         return self._read(source, None, "Data Generator", declared)
 
     def read_text_file(self, file_path: str) -> DataStream[str]:
@@ -474,7 +480,7 @@ class StreamExecutionEnvironment:
 
         >>> env.read_text_file("logs/").filter(lambda line: "ERROR" in line)
         """
-        return self._read(sources.lines(file_path), None, "Text File Source", None)
+        return self._read(ends.lines(file_path), None, "Text File Source", None)
 
     def from_spark(
         self,
@@ -496,7 +502,7 @@ class StreamExecutionEnvironment:
 
         >>> env.from_spark(spark.table("orders").where("price > 10"))
         """
-        return self._read(sources.frame(df, folder), watermark_strategy, source_name, None)
+        return self._read(ends.frame(df, folder), watermark_strategy, source_name, None)
 
     # Execution
 
@@ -518,9 +524,12 @@ class StreamExecutionEnvironment:
         if job_name is not None:
             checks.check_text(job_name, "execute")
         try:
-            submission.send_failed_rows_where_asked(self._program, self._configuration)
-            translated = self._translated(self._program.take_for_execution(), job_name)
-            client = submission.submitted(*translated, self._configuration, self._make_runtime)
+            if (folder := self._configuration.get(execution.DEAD_LETTERS)) is not None:
+                from tidegate.datastream.steps.dead_letters import send_failed_rows  # loads NumPy
+
+                send_failed_rows(self._program, folder)
+            graphs = self._translated(self._program.take_for_execution(), job_name)
+            client = submitted(*graphs, self._configuration, self._make_runtime)
         except (UserError, StorageFailed) as error:
             # The error says all; a hundred lines of the engine's frames would hide it.
             raise error.with_traceback(None) from None
@@ -565,7 +574,7 @@ class StreamExecutionEnvironment:
 
         >>> print(env.explain())
         """
-        return submission.explained(self.get_job_graph(), format)
+        return explained(self.get_job_graph(), format)
 
     def get_execution_plan(self) -> str:
         """The operators as JSON in Flink's form (``nodes``), and the ``vertices`` made of them."""
@@ -579,7 +588,7 @@ class StreamExecutionEnvironment:
         name: str,
         call: str,
     ) -> DataStream[Any]:
-        source = sources.table(table, watermark_strategy, call)
+        source = ends.table(table, watermark_strategy, call)
         return self._read(source, watermark_strategy, name, None, parallelism_max=1)
 
     def _read(
@@ -594,7 +603,7 @@ class StreamExecutionEnvironment:
         # Here, for steps load NumPy, which settings alone should not.
         from tidegate.datastream.stream import DataStream
 
-        operator = sources.reading(source, watermark_strategy, name, type_info)
+        operator = ends.reading(source, watermark_strategy, name, type_info)
         made = self._program.add(
             NodeKind.SOURCE, name, operator, stateful=True, parallelism_max=parallelism_max
         )
@@ -603,7 +612,7 @@ class StreamExecutionEnvironment:
     def _translated(
         self, operators: tuple[OperatorTransformation, ...], job_name: str | None
     ) -> tuple[StreamGraph, JobGraph]:
-        stream_graph, graph = submission.translated(operators, self._configuration, job_name)
+        stream_graph, graph = translated(operators, self._configuration, job_name)
         return stream_graph, self._observers.attached_to(graph)
 
 

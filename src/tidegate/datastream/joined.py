@@ -9,7 +9,7 @@ from tidegate.api.functions.co_functions import CoGroupFunction, JoinFunction, P
 from tidegate.api.functions.window_functions import WindowFunction
 from tidegate.config.spans import Span, millis_of
 from tidegate.datastream.checking import checks, types
-from tidegate.datastream.steps.adapters import Adapter
+from tidegate.datastream.steps.functions import Adapter
 from tidegate.datastream.windowed import WindowedStream
 from tidegate.errors import GraphError
 from tidegate.operators.function import row_call

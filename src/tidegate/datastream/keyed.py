@@ -23,8 +23,8 @@ from tidegate.api.windows.assigners import (
 from tidegate.config.spans import millis_of
 from tidegate.datastream import joined, windowed
 from tidegate.datastream.checking import checks, types
-from tidegate.datastream.steps import batches, keys, ready_steps
-from tidegate.datastream.steps.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
+from tidegate.datastream.steps import batches, functions, keys
+from tidegate.datastream.steps.functions import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.datastream.stream import DataStream
 from tidegate.errors import GraphError
 from tidegate.operators.aggregates.reduce import ReduceOperator
@@ -247,7 +247,7 @@ class KeyedStream(DataStream[T]):
 
         >>> orders.key_by(lambda order: order["id"]).deduplicate("1 d").uid("once")
         """
-        return self.filter(ready_steps.FirstOfKey(ttl)).name("Deduplicate")
+        return self.filter(functions.FirstOfKey(ttl)).name("Deduplicate")
 
     def count(self, ttl: Span | None = None) -> DataStream[tuple[Any, int]]:
         """For each record its key and how many records of the key there were, this one included.
@@ -257,7 +257,7 @@ class KeyedStream(DataStream[T]):
 
         >>> words.key_by(lambda word: word).count().uid("counts")
         """
-        return self.process(ready_steps.CountOfKey(ttl)).name("Count")
+        return self.process(functions.CountOfKey(ttl)).name("Count")
 
     def top_n(
         self,
@@ -281,8 +281,8 @@ class KeyedStream(DataStream[T]):
         for function in (by, same):
             if function is not None:
                 checks.check_function(function, KeySelector, "top_n")
-        kept = ready_steps.of_records(self._type)
-        return self.process(ready_steps.TopOfKey(n, by, same, ttl, kept)).name(f"Top {n}")
+        kept = functions.of_records(self._type)
+        return self.process(functions.TopOfKey(n, by, same, ttl, kept)).name(f"Top {n}")
 
     def as_of_join(
         self,
@@ -303,8 +303,8 @@ class KeyedStream(DataStream[T]):
         if late is not None:
             checks.check_tag(late, "as_of_join")
         limit_ms = None if tolerance is None else millis_of(tolerance, where="as_of_join")
-        kept = ready_steps.of_records(self._type), ready_steps.of_records(other._type)
-        joined = self.connect(other).process(ready_steps.AsOf(limit_ms, late, kept))
+        kept = functions.of_records(self._type), functions.of_records(other._type)
+        joined = self.connect(other).process(functions.AsOf(limit_ms, late, kept))
         return joined.name("As-of join")
 
     def rate(
@@ -322,7 +322,7 @@ class KeyedStream(DataStream[T]):
             TimeDomain.PROCESSING_TIME: TumblingProcessingTimeWindows,
         }
         windows = self.window(kinds[domain].of(per))
-        return windows.aggregate(ready_steps.Counting(), ready_steps.PerSecond()).name("Rate")
+        return windows.aggregate(functions.Counting(), functions.PerSecond()).name("Rate")
 
     def keys_shared_with(
         self, other: KeyedStream[S], call: str

@@ -25,7 +25,7 @@ from tidegate.datastream import results, told
 from tidegate.datastream.checking import checks, types
 from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.settings.slot_sharing import SlotSharingGroup, group_name
-from tidegate.datastream.steps import batches, dead_letters, keys, sinks, sources
+from tidegate.datastream.steps import batches, dead_letters, ends, keys
 from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import (
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from tidegate.config.spans import Span
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program
-    from tidegate.datastream.settings.execution_config import ExecutionConfig
+    from tidegate.datastream.settings.configs import ExecutionConfig
     from tidegate.graph.transformations import Transformation
     from tidegate.operators.arrow.frames import Form
     from tidegate.typeinfo.hints import TypeHint
@@ -272,7 +272,7 @@ class DataStream(Generic[T]):
         ...     WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("time")
         ... )
         """
-        operator = sources.restamping(watermark_strategy)
+        operator = ends.restamping(watermark_strategy)
         return self.transform("Timestamps/Watermarks", operator, self._type)
 
     def project(self, *field_indexes: int) -> DataStream[Any]:
@@ -495,7 +495,7 @@ class DataStream(Generic[T]):
         checks.check_sink(sink, "sink_to")
         if topologies.has_steps(sink):
             return topologies.in_parts(self, sink)
-        return DataStreamSink(self._sunk(type(sink).__name__, sinks.of(sink), stateful=True))
+        return DataStreamSink(self._sunk(type(sink).__name__, ends.into(sink), stateful=True))
 
     def add_sink(self, sink_func: SinkFunction[T] | Sink | Callable[[T], object]) -> DataStreamSink:
         """Each record to a ``SinkFunction``, or to a plain function; at-least-once.
@@ -506,7 +506,7 @@ class DataStream(Generic[T]):
         """
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
-        operator = sinks.of_function(sink_func)
+        operator = ends.into_function(sink_func)
         stateful = checks.has_state(sink_func)
         return DataStreamSink(self._sunk("Unnamed", operator, stateful=stateful))
 
@@ -515,7 +515,7 @@ class DataStream(Generic[T]):
 
         Records of a declared type are printed as Flink prints them, such as ``(a,1)``.
         """
-        operator = sinks.printing(sink_identifier, self._type)
+        operator = ends.printing(sink_identifier, self._type)
         return DataStreamSink(self._sunk("Print to Std. Out", operator))
 
     @overload
@@ -605,7 +605,7 @@ class DataStream(Generic[T]):
         session = self._environment.spark if spark is None else spark
         settings = self._environment.get_configuration()
         frame = results.SparkFrame(columns, session, settings, folder)
-        self.transform("Columns", frame.columns)._sunk("Spark", sinks.of(frame.sink))
+        self.transform("Columns", frame.columns)._sunk("Spark", ends.into(frame.sink))
         self._environment.execute(job_execution_name)
         return frame.read()
 
@@ -685,7 +685,7 @@ class DataStream(Generic[T]):
         """Start the program with a sink whose records the client has under this name."""
         checks.check_name_of_job(job_name, call)
         name = f"collect-{self._program.number() + 1}"
-        made = self._sunk("Collect", sinks.collecting(name))
+        made = self._sunk("Collect", ends.collecting(name))
         made.parallelism = made.parallelism_max = 1
         return self._environment.execute_async(job_name), name
 

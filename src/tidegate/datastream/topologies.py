@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from tidegate.datastream import stream as streams
-from tidegate.datastream.steps import sinks
+from tidegate.datastream.steps import ends
 from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, OperatorTransformation
@@ -68,7 +68,7 @@ class StandardSinkTopologies:
         """
         # Broadcast to the only subtask: on a global exchange an unaligned barrier would overtake
         # some of a checkpoint's committables, which then counted for the next one.
-        made = _added(committables.broadcast(), "Global Committer", sinks.committing(committer))
+        made = _added(committables.broadcast(), "Global Committer", ends.committing(committer))
         step = _step_of(made)
         step.parallelism = step.parallelism_max = 1
 
@@ -81,10 +81,10 @@ def has_steps(sink: Sink) -> bool:
 def in_parts(stream: DataStream[Any], sink: Sink) -> DataStreamSink:
     """A sink with steps of its own behind a stream. Raises GraphError if they give no stream."""
     name = type(sink).__name__
-    written = committables = _added(stream, f"{name}: Writer", sinks.writing(sink))
+    written = committables = _added(stream, f"{name}: Writer", ends.writing(sink))
     if isinstance(sink, WithPreCommitTopology):
         committables = _stream(sink.add_pre_commit_topology(written), name)
-    committed = _added(committables, f"{name}: Committer", sinks.committing(sink.committer))
+    committed = _added(committables, f"{name}: Committer", ends.committing(sink.committer))
     feeding, committer = committables.transformation, _step_of(committed)
     if isinstance(feeding, OperatorTransformation) and feeding.parallelism_set:
         committer.parallelism, committer.parallelism_set = feeding.parallelism, True

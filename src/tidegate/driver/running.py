@@ -14,7 +14,7 @@ from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator.absent import NoCheckpoints
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.registry import SharedStateRegistry
-from tidegate.config.program_logs import logs_of_program
+from tidegate.config.log import logs_of_program
 from tidegate.config.warnings import Warnings
 from tidegate.driver.answers import Answers
 from tidegate.driver.ending import Ending

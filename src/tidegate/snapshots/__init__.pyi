@@ -16,10 +16,10 @@ from tidegate.snapshots.differences import diff_snapshots as diff_snapshots
 from tidegate.snapshots.folders import SavepointInfo as SavepointInfo
 from tidegate.snapshots.folders import dispose_savepoint as dispose_savepoint
 from tidegate.snapshots.folders import list_savepoints as list_savepoints
+from tidegate.snapshots.rows import OperatorInfo as OperatorInfo
 from tidegate.snapshots.rows import StateInfo as StateInfo
 from tidegate.snapshots.rows import StateKind as StateKind
 from tidegate.snapshots.rows import StateRow as StateRow
-from tidegate.snapshots.snapshot import OperatorInfo as OperatorInfo
 from tidegate.snapshots.snapshot import Snapshot as Snapshot
 from tidegate.snapshots.summary import KeyGroupSummary as KeyGroupSummary
 from tidegate.snapshots.summary import OperatorSummary as OperatorSummary

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from flinkformat.handles import StateDistribution
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.errors import FormatError
 from tidegate.state.format.headers import StateHeader
 from tidegate.state.user import kinds, ttl
@@ -22,12 +23,16 @@ from tidegate.typeinfo.value_columns import column_of, column_type
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
+    from flinkformat.snapshots import SubtaskState
     from tidegate.api.state import StateDescriptor
     from tidegate.model.ids import OperatorId
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
 
+    Channel = InputChannelStateHandle | ResultSubpartitionStateHandle
     Column = Sequence[Any] | pa.Array
+    Place = tuple[int, int]
 
 
 class StateKind(Enum):
@@ -296,3 +301,15 @@ def _as_column(values: Any, type_info: TypeInformation) -> pa.Array:
     if not isinstance(values, pa.Array):
         return column_of(values, type_info)
     return column_of(values.to_pylist(), type_info) if arrow == pa.binary() else values.cast(arrow)
+
+
+def in_flight(kind: StateKind, state: SubtaskState) -> Iterator[tuple[Place, Channel]]:
+    """Data in flight of a subtask by channel. Place: numbers of edge and channel."""
+    if kind is StateKind.INPUT_CHANNELS:
+        for each in state.input_channel:
+            for channel in unmerge_input(each):
+                yield (channel.gate_index, channel.channel_index), channel
+    else:
+        for output in state.result_subpartition:
+            for part in unmerge_output(output):
+                yield (part.partition_index, part.subpartition_index), part

@@ -22,8 +22,7 @@ from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot, counted_states
 from tidegate.snapshots.folders import properties_of
-from tidegate.snapshots.reading.subtask_states import in_flight
-from tidegate.snapshots.rows import StateKind
+from tidegate.snapshots.rows import StateKind, in_flight
 from tidegate.snapshots.sizes import Size, keyed_sizes
 from tidegate.snapshots.snapshot import Snapshot
 from tidegate.state.format.blocks import element

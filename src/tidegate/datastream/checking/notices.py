@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from tidegate.api.operator import SourceOperator
 from tidegate.config.checkpointing import CHECKPOINT_DIRECTORY
 from tidegate.config.configuration import closest_key, configuration_warnings
 from tidegate.config.warnings import SILENCED, Warn, process_warnings
-from tidegate.datastream.process.outside import RUNTIME_VARIABLE
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind
 
@@ -104,16 +102,3 @@ def _warn_of_no_sink(graph: StreamGraph, warnings: Warnings) -> None:
         "the job has no sink, so the results of its last steps go nowhere; call print or sink_to",
         steps=[node.name for node in graph.nodes if node.id not in read],
     )
-
-
-def warn_of_runtime(name: str, configuration: Configuration) -> None:
-    """Log that the program chose another runtime than ``tidegate run`` was told."""
-    asked = os.environ.get(RUNTIME_VARIABLE, name)
-    if asked != name:
-        process_warnings(configuration).warn(
-            Warn.RUNTIME_IGNORED,
-            "--runtime has no effect: the program names its runtime itself; "
-            "call get_execution_environment() to take what is given",
-            asked=asked,
-            taken=name,
-        )

@@ -6,7 +6,7 @@ import html
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config.sensitive import without_secrets
+from tidegate.config.option import without_secrets
 from tidegate.model.control import ExecutionState, JobStatus
 
 if TYPE_CHECKING:

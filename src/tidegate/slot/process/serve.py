@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import SystemClock
-from tidegate.config.log import process_log
-from tidegate.config.program_logs import logging_as
+from tidegate.config.log import logging_as, process_log
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import Pulse

@@ -24,8 +24,7 @@ from flinkformat.state.manifest import CURRENT, live_files, manifest_name, other
 from flinkformat.state_streams import streams
 from tidegate.checkpoint.channel_state.file_format import read_chunks
 from tidegate.errors import FormatError
-from tidegate.snapshots.reading.subtask_states import in_flight
-from tidegate.snapshots.rows import StateKind
+from tidegate.snapshots.rows import StateKind, in_flight
 from tidegate.state.disk.restore import COLUMNS_FILE
 from tidegate.state.format.blocks import COLUMNS, MISSING, PRESENT, Block, element
 from tidegate.state.format.headers import (

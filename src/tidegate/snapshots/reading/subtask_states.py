@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.checkpoint.channel_state.file_format import read_chunks
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.snapshots.rows import (
@@ -13,6 +12,7 @@ from tidegate.snapshots.rows import (
     Rows,
     StateInfo,
     StateKind,
+    in_flight,
     serializer_read,
 )
 from tidegate.state.format.blocks import element
@@ -24,16 +24,10 @@ from tidegate.typeinfo.types import INT, PICKLED, MapTypeInfo, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from flinkformat.handles import (
-        InputChannelStateHandle,
-        ResultSubpartitionStateHandle,
-        StreamStateHandle,
-    )
+    from flinkformat.handles import StreamStateHandle
     from flinkformat.snapshots import SubtaskState
+    from tidegate.snapshots.rows import Channel, Place
     from tidegate.storage.reading import StateReader
-
-    Channel = InputChannelStateHandle | ResultSubpartitionStateHandle
-    Place = tuple[int, int]
 
 INPUT_CHANNELS: Final = "_input_channels"
 """Name of the data in flight that had come in to an operator."""
@@ -132,15 +126,3 @@ class SubtaskStates:
                         yield Rows(index, None, None, [place] * len(rows), rows)
                     case _:
                         pass
-
-
-def in_flight(kind: StateKind, state: SubtaskState) -> Iterator[tuple[Place, Channel]]:
-    """Data in flight of a subtask by channel. Place: numbers of edge and channel."""
-    if kind is StateKind.INPUT_CHANNELS:
-        for each in state.input_channel:
-            for channel in unmerge_input(each):
-                yield (channel.gate_index, channel.channel_index), channel
-    else:
-        for output in state.result_subpartition:
-            for part in unmerge_output(output):
-                yield (part.partition_index, part.subpartition_index), part
