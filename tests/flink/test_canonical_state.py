@@ -10,9 +10,9 @@ from golden import FIXTURES
 from flinkformat.handles import KeyGroupsSavepointStateHandle
 from flinkformat.metadata.wire import Reader
 from flinkformat.snapshots import FINISHED
-from flinkformat.state.canonical import canonical_entries, write_canonical_keyed
 from flinkformat.state.headers import read_keyed_header
 from flinkformat.state.operator_state import operator_states, write_operator_states
+from flinkformat.state.sections import canonical_entries, write_canonical_keyed
 from tests.flink.job_states import opened
 from tidegate.storage.state_files import StateFiles
 

@@ -16,10 +16,9 @@ from flinkformat.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHan
 from flinkformat.metadata.wire import Reader
 from flinkformat.snapshots import FINISHED
 from flinkformat.state import snappy
-from flinkformat.state.canonical import canonical_entries
 from flinkformat.state.headers import read_keyed_header
-from flinkformat.state.heap import heap_entries
 from flinkformat.state.operator_state import operator_states
+from flinkformat.state.sections import canonical_entries, heap_entries
 from tests.flink.job_states import opened
 from tests.properties import examples
 from tidegate.errors import FormatError, RestoreRefused, StorageFailed

@@ -15,8 +15,8 @@ from golden import FIXTURES
 from flinkformat.handles import KeyGroupsSavepointStateHandle
 from flinkformat.operator_ids import operator_id_of_uid
 from flinkformat.snapshots import SubtaskState
-from flinkformat.state.canonical import write_canonical_keyed
 from flinkformat.state.entries import FlinkEntry
+from flinkformat.state.sections import write_canonical_keyed
 from tests.e2e.pyflink_twin import STATES
 from tests.flink.job_states import opened as flink_snapshot
 from tests.migration.pyflink_states import FLAGS, PYFLINK

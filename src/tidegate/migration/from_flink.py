@@ -23,7 +23,6 @@ from flinkformat.snapshots import (
 from tidegate.checkpoint.provenance import Provenance, hook_states, to_master_state
 from tidegate.errors import ConfigError, FormatError, UnsupportedKey
 from tidegate.migration.declarations import proposal
-from tidegate.migration.keys import Keys, MisplacedKey
 from tidegate.migration.pyflink import PREFIX, is_python_state
 from tidegate.migration.report import MigratedState, MigrationReport
 from tidegate.migration.taken import TakenKeyedState, TakenOperator, TakenOperatorState, told
@@ -32,6 +31,7 @@ from tidegate.migration.translations import (
     Translation,
     operator_translation_of,
 )
+from tidegate.migration.types import Keys, MisplacedKey
 from tidegate.model.versions import versions
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 from tidegate.snapshots.rows import OperatorInfo

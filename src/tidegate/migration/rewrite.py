@@ -17,8 +17,8 @@ from flinkformat.handles import (
     StateDistribution,
 )
 from flinkformat.snapshots import FINISHED, CheckpointProperties, SavepointFormatType, SavepointType
-from flinkformat.state.canonical import write_canonical_keyed
 from flinkformat.state.operator_state import write_operator_states
+from flinkformat.state.sections import write_canonical_keyed
 from tidegate.errors import ConfigError, FormatError, UserCodeFailed
 from tidegate.operators.failures import user_trace
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot

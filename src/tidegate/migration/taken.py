@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from flinkformat.state.entries import FlinkEntry
     from flinkformat.state.headers import FlinkState
     from tidegate.api.state import StateDescriptor
-    from tidegate.migration.keys import Keys
     from tidegate.migration.translations import Translation
+    from tidegate.migration.types import Keys
     from tidegate.model.ids import CheckpointId
     from tidegate.snapshots.rows import OperatorInfo
     from tidegate.snapshots.writing.new_snapshot import NewSnapshot

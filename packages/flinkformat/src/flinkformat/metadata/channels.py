@@ -154,8 +154,8 @@ def unmerge_output(handle: OutputStateHandle) -> tuple[ResultSubpartitionStateHa
 def _unmerge(
     handle: MergedInputChannelStateHandle | MergedResultSubpartitionStateHandle,
 ) -> tuple[_Plain, ...]:
-    reader = Reader(handle.channel_offsets)
-    reader.where = f"merged channel state of subtask {handle.subtask_index}"
+    where = f"merged channel state of subtask {handle.subtask_index}"
+    reader = Reader(handle.channel_offsets, where)
 
     def read_one() -> _Plain:
         gate = reader.i32("the index of a gate or partition")

@@ -55,15 +55,16 @@ PROPERTIES_SERIAL: Final = 2
 CHECKPOINT_TYPE_SERIAL: Final = 0xD6DE4F0305AE1D3A - 2**64
 SAVEPOINT_TYPE_SERIAL: Final = 0xA087D308A45814B8 - 2**64
 
-FLAGS: Final = (
-    "discardCancelled",
-    "discardFailed",
-    "discardFinished",
-    "discardSubsumed",
-    "discardSuspended",
-    "forced",
-    "unclaimed",
-)
+FLAGS: Final = {
+    "discardCancelled": "discard_cancelled",
+    "discardFailed": "discard_failed",
+    "discardFinished": "discard_finished",
+    "discardSubsumed": "discard_subsumed",
+    "discardSuspended": "discard_suspended",
+    "forced": "forced",
+    "unclaimed": "unclaimed",
+}
+"""Fields by the names that they have in Java, in the order in which Java writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +105,9 @@ def read_properties(reader: Reader) -> CheckpointProperties | None:
     if found is None:
         return None
     fields = _fields_of(reader, found, PROPERTIES)
-    flags = [_flag(reader, fields, name) for name in FLAGS]
-    return CheckpointProperties(
-        snapshot_type=_snapshot_type(reader, fields.get("checkpointType")),
-        discard_cancelled=flags[0],
-        discard_failed=flags[1],
-        discard_finished=flags[2],
-        discard_subsumed=flags[3],
-        discard_suspended=flags[4],
-        forced=flags[5],
-        unclaimed=flags[6],
-    )
+    flags = {own: _flag(reader, fields, name) for name, own in FLAGS.items()}
+    kind = _snapshot_type(reader, fields.get("checkpointType"))
+    return CheckpointProperties(snapshot_type=kind, **flags)
 
 
 def _snapshot_type(reader: Reader, found: object) -> SnapshotType:
@@ -302,16 +295,8 @@ def write_properties(writer: Writer, properties: CheckpointProperties | None) ->
     _write_class(
         writer, PROPERTIES, PROPERTIES_SERIAL, [*fields, ("L", "checkpointType", SNAPSHOT_TYPE)]
     )
-    for flag in (
-        properties.discard_cancelled,
-        properties.discard_failed,
-        properties.discard_finished,
-        properties.discard_subsumed,
-        properties.discard_suspended,
-        properties.forced,
-        properties.unclaimed,
-    ):
-        writer.boolean(flag)
+    for own in FLAGS.values():
+        writer.boolean(getattr(properties, own))
     match properties.snapshot_type:
         case CheckpointType() as checkpoint:
             _write_checkpoint_type(writer, checkpoint)

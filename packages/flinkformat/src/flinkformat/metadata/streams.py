@@ -36,8 +36,6 @@ SEGMENT: Final = 15
 EMPTY_SEGMENT: Final = 16
 OPERATOR_SEGMENT: Final = 17
 
-SIZE_MAX: Final = 2**63 - 1
-
 NewId = Callable[[], str]
 """Makes the ids that old kinds of handles lack."""
 

@@ -33,12 +33,14 @@ class Reader:
     error carries it.
     """
 
-    def __init__(self, data: bytes, *, start: int = 0, end: int | None = None) -> None:
+    def __init__(
+        self, data: bytes, where: str = "", *, start: int = 0, end: int | None = None
+    ) -> None:
         self._data = data
         self._end = len(data) if end is None else end
         self._depth = 0
         self.offset = start
-        self.where = ""
+        self.where = where
 
     @property
     def remaining(self) -> int:
@@ -158,9 +160,7 @@ class Reader:
         """A reader of the next `size` bytes alone, which this one skips."""
         start = self.offset
         self.raw(size, what)
-        part = Reader(self._data, start=start, end=start + size)
-        part.where = self.where
-        return part
+        return Reader(self._data, self.where, start=start, end=start + size)
 
     @contextmanager
     def nested(self, what: str = "handles") -> Generator[None]:

@@ -87,7 +87,7 @@ class Changelog:
         """Applies the changes. Raises FormatError for an unknown one."""
         self._learn_keys(changes, where)
         for number, each in enumerate(changes):
-            reader = _reader(each.change, f"{where}, change {number}")
+            reader = Reader(each.change, f"{where}, change {number}")
             code = reader.u8("the operation of a change")
             if code > max(Operation):
                 raise _unknown(reader, f"operation {code}", 0)
@@ -113,7 +113,7 @@ class Changelog:
             return
         for number, each in enumerate(changes):
             if each.change[:1] == bytes([Operation.DESCRIBE]):
-                reader = _reader(each.change, f"{where}, change {number}")
+                reader = Reader(each.change, f"{where}, change {number}")
                 reader.u8("the operation of a change")
                 state, _ = self._read_meta(reader)
                 if isinstance(state.value, TimerSerializer):
@@ -216,12 +216,6 @@ def _without(elements: list[Any], element: Any) -> list[Any]:
     if element in left:
         left.remove(element)
     return left
-
-
-def _reader(data: bytes, where: str) -> Reader:
-    reader = Reader(data)
-    reader.where = where
-    return reader
 
 
 def _unknown(reader: Reader, found: str, offset: int) -> FormatError:

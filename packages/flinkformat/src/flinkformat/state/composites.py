@@ -303,8 +303,7 @@ def encode(serializer: FlinkSerializer, value: object) -> bytes:
 
 def decode(serializer: FlinkSerializer, data: bytes, where: str = "") -> Any:
     """Decodes a value from all these bytes. Raises FormatError."""
-    reader = Reader(data)
-    reader.where = where
+    reader = Reader(data, where)
     value = serializer.read(reader)
     expected = f"the end of {type_name(serializer)}"
     reader.end("a value is followed by more bytes", expected=expected)

@@ -6,7 +6,7 @@ Layout: docs/formats/flink-state.md, section 6.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from flinkformat.errors import FormatError
 from flinkformat.handles import StateMetaInfo
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from flinkformat.handles import StateDistribution
     from flinkformat.state.headers import FlinkState
 
-RAW: Final = "_default_"
-"""The name under which raw operator state stands, whose stream has no header."""
-
 
 @dataclass(frozen=True, slots=True)
 class FlinkOperatorState:
@@ -44,8 +41,7 @@ def operator_states(
     states: Mapping[str, StateMetaInfo], data: bytes, where: str
 ) -> Iterator[FlinkOperatorState]:
     """States that a handle names, in the order of the stream. Raises FormatError."""
-    reader = Reader(data)
-    reader.where = where
+    reader = Reader(data, where)
     header = read_operator_header(reader)
     known = {state.name: state for state in header.states}
     ends = sorted({offset for info in states.values() for offset in info.offsets} | {len(data)})
@@ -71,12 +67,11 @@ def operator_states(
                     expected=f"{reader.offset} to {len(data) - 1}",
                     found=str(offset),
                 )
-            element = Reader(data, start=offset)
+            element = Reader(data, inside, start=offset)
             if header.compressed:
                 end = next(end for end in ends if end > offset)
                 chunks = snappy.chunks(data, offset, end, inside)
-                element = Reader(b"".join(plain for _, plain in chunks))
-            element.where = inside
+                element = Reader(b"".join(plain for _, plain in chunks), inside)
             elements.append(_read(state, element))
         yield FlinkOperatorState(state, info.mode, elements)
 

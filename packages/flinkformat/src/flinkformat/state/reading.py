@@ -17,12 +17,11 @@ from flinkformat.handles import (
 )
 from flinkformat.metadata.wire import Reader
 from flinkformat.snapshots import FINISHED
-from flinkformat.state.canonical import canonical_entries
 from flinkformat.state.changelog import Changelog
 from flinkformat.state.headers import read_keyed_header
-from flinkformat.state.heap import heap_entries
 from flinkformat.state.operator_state import operator_states as states_in
 from flinkformat.state.rocksdb import rocksdb_entries
+from flinkformat.state.sections import canonical_entries, heap_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -187,9 +186,7 @@ class _Stream:
         self._handle = handle
 
     def header(self, end: int | None) -> FlinkKeyedHeader:
-        reader = Reader(self.part(0, end))
-        reader.where = self._files.where
-        return read_keyed_header(reader)
+        return read_keyed_header(Reader(self.part(0, end), self._files.where))
 
     def part(self, start: int, end: int | None) -> bytes:
         if start > self._handle.state_size:

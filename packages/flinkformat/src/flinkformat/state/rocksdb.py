@@ -83,16 +83,10 @@ def _pairs(
     where = f"{where}, state '{state.name}'"
     for number, (key, value) in enumerate(database.pairs()):
         inside = f"{where}, pair {number}"
-        part = pairs.read(state, _reader(key, f"{inside}, key"), _reader(value, f"{inside}, value"))
+        part = pairs.read(state, Reader(key, f"{inside}, key"), Reader(value, f"{inside}, value"))
         # After a rescale files hold key groups of other subtasks too, until they are rewritten.
         if part.entry.key_group in key_groups:
             yield part
-
-
-def _reader(data: bytes, where: str) -> Reader:
-    reader = Reader(data)
-    reader.where = where
-    return reader
 
 
 class _Database:

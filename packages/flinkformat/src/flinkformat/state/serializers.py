@@ -86,7 +86,10 @@ class SimpleSerializer:
         self.writes(writer, value)
 
 
-def _number(shape: str, what: str) -> tuple[Callable[[Reader], Any], Callable[[Writer, Any], None]]:
+_Pair = tuple["Callable[[Reader], Any]", "Callable[[Writer, Any], None]"]
+
+
+def _number(shape: str, what: str) -> _Pair:
     packed = struct.Struct(shape)
 
     def read(reader: Reader) -> Any:
@@ -154,22 +157,6 @@ def _write_string(writer: Writer, value: str | None) -> None:
     _write_units(writer, len(data) // 2 + 1)
     for (unit,) in struct.iter_unpack(">H", data):
         _write_units(writer, unit)
-
-
-def _read_char(reader: Reader) -> str:
-    return chr(reader.u16("a character"))
-
-
-def _write_char(writer: Writer, value: str) -> None:
-    writer.u16(ord(value))
-
-
-def _read_boolean(reader: Reader) -> bool:
-    return reader.boolean("a truth value")
-
-
-def _write_boolean(writer: Writer, value: bool) -> None:
-    writer.boolean(value)
 
 
 def _read_big_int(reader: Reader) -> int | None:
@@ -291,19 +278,16 @@ def _write_sql_timestamp(writer: Writer, value: SqlTimestamp | None) -> None:
     writer.i32(0 if value is None else value.nano)
 
 
-def _read_bytes(reader: Reader) -> bytes:
-    return reader.blob("bytes")
-
-
-def _write_bytes(writer: Writer, value: bytes) -> None:
-    writer.blob(value)
-
-
 def _read_void(reader: Reader) -> None:
     reader.u8("a namespace")
 
 
-def _write_void(writer: Writer, value: None) -> None:
+def _read_global_window(reader: Reader) -> GlobalWindow:
+    reader.u8("a window")
+    return GlobalWindow()
+
+
+def _write_nothing(writer: Writer, value: object) -> None:
     writer.u8(0)
 
 
@@ -316,15 +300,6 @@ def _write_time_window(writer: Writer, value: TimeWindow) -> None:
     writer.i64(value.end)
 
 
-def _read_global_window(reader: Reader) -> GlobalWindow:
-    reader.u8("a window")
-    return GlobalWindow()
-
-
-def _write_global_window(writer: Writer, value: GlobalWindow) -> None:
-    writer.u8(0)
-
-
 _BASE: Final = "org.apache.flink.api.common.typeutils.base."
 
 
@@ -333,16 +308,19 @@ def _base(name: str) -> str:
 
 
 _DOUBLE: Final = _number(">d", "a number")
+_BOOLEAN: Final[_Pair] = (lambda r: r.boolean("a truth value"), lambda w, value: w.boolean(value))
+_CHAR: Final[_Pair] = (lambda r: chr(r.u16("a character")), lambda w, value: w.u16(ord(value)))
+_BYTES: Final[_Pair] = (lambda r: r.blob("bytes"), lambda w, value: w.blob(value))
 
 STRING: Final = SimpleSerializer("String", _base("String"), -1, _read_string, _write_string)
 LONG: Final = SimpleSerializer("Long", _base("Long"), 8, *_number(">q", "a number"))
 INT: Final = SimpleSerializer("Int", _base("Int"), 4, *_number(">i", "a number"))
 SHORT: Final = SimpleSerializer("Short", _base("Short"), 2, *_number(">h", "a number"))
 BYTE: Final = SimpleSerializer("Byte", _base("Byte"), 1, *_number(">b", "a number"))
-BOOLEAN: Final = SimpleSerializer("Boolean", _base("Boolean"), 1, _read_boolean, _write_boolean)
+BOOLEAN: Final = SimpleSerializer("Boolean", _base("Boolean"), 1, *_BOOLEAN)
 DOUBLE: Final = SimpleSerializer("Double", _base("Double"), 8, *_DOUBLE)
 FLOAT: Final = SimpleSerializer("Float", _base("Float"), 4, *_number(">f", "a number"))
-CHAR: Final = SimpleSerializer("Char", _base("Char"), 2, _read_char, _write_char)
+CHAR: Final = SimpleSerializer("Char", _base("Char"), 2, *_CHAR)
 BIG_INT: Final = SimpleSerializer("BigInt", _base("BigInt"), -1, _read_big_int, _write_big_int)
 BIG_DEC: Final = SimpleSerializer("BigDec", _base("BigDec"), -1, _read_big_dec, _write_big_dec)
 LOCAL_DATE: Final = SimpleSerializer("LocalDate", _base("LocalDate"), 6, _read_date, _write_date)
@@ -358,16 +336,14 @@ BYTES: Final = SimpleSerializer(
     "byte[]",
     _BASE + "array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot",
     -1,
-    _read_bytes,
-    _write_bytes,
+    *_BYTES,
 )
 WRAPPED_BYTES: Final = SimpleSerializer(
     "ByteArrayWrapper",
     "org.apache.flink.streaming.api.utils."
     "ByteArrayWrapperSerializer$ByteArrayWrapperSerializerSnapshot",
     -1,
-    _read_bytes,
-    _write_bytes,
+    *_BYTES,
 )
 VOID_NAMESPACE: Final = SimpleSerializer(
     "VoidNamespace",
@@ -375,7 +351,7 @@ VOID_NAMESPACE: Final = SimpleSerializer(
     # What Flink declares, though a byte is written; only the making of keys on disk looks at it.
     0,
     _read_void,
-    _write_void,
+    _write_nothing,
 )
 TIME_WINDOW: Final = SimpleSerializer(
     "TimeWindow",
@@ -391,7 +367,7 @@ GLOBAL_WINDOW: Final = SimpleSerializer(
     "GlobalWindow$Serializer$GlobalWindowSerializerSnapshot",
     1,
     _read_global_window,
-    _write_global_window,
+    _write_nothing,
 )
 
 SIMPLE: Final[dict[str, SimpleSerializer]] = {

@@ -1,7 +1,7 @@
-"""Keyed state as any backend of Flink writes it in canonical savepoints: read and written.
+"""Keyed state in sections, one a key group: Flink's hashmap backend and canonical savepoints.
 
-Layout: docs/formats/flink-state.md, section 5.
-"""
+The hashmap backend writes its form in checkpoints and native savepoints; any backend writes the
+canonical one, which is also written here. Layout: docs/formats/flink-state.md, sections 4 and 5."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from flinkformat.metadata.wire import Reader, Writer
 from flinkformat.state import snappy
-from flinkformat.state.entries import Pairs, merged
+from flinkformat.state.composites import TimerSerializer
+from flinkformat.state.entries import FlinkEntry, Pairs, merged, timer_entry
 from flinkformat.state.headers import write_keyed_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from flinkformat.state.entries import FlinkEntry, PairRead
+    from flinkformat.state.entries import PairRead
     from flinkformat.state.headers import FlinkKeyedHeader
 
 _END: Final = 0xFFFF
@@ -34,8 +35,7 @@ def canonical_entries(
     if header.compressed:
         unpacked = snappy.chunks(section, 0, len(section), where)
         section, where = b"".join(plain for _, plain in unpacked), f"{where}, unpacked"
-    reader = Reader(section)
-    reader.where = where
+    reader = Reader(section, where)
     number = _state_number(header, reader)
     pairs = Pairs(header.key, max_parallelism)
     while number != _END:
@@ -135,3 +135,61 @@ def _section(states: dict[int, list[_Pair]]) -> bytes:
     if any(states.values()):
         section.u16(_END)
     return section.finished()
+
+
+def heap_entries(
+    header: FlinkKeyedHeader, group: int, section: bytes, where: str
+) -> Iterator[FlinkEntry]:
+    """Entries of one key group, state by state. Raises FormatError.
+
+    section: the part of the stream from where the key group begins to where the next one does.
+    """
+    reader = Reader(section, where)
+    found = reader.i32("a key group")
+    if found != group:
+        raise reader.fail(
+            "Unexpected key-group in restore.",
+            expected=f"key group {group}",
+            found=str(found),
+            offset=0,
+        )
+    if header.compressed:
+        for number, plain in enumerate(_streams(section, reader.offset, where)):
+            yield from _state(header, group, Reader(plain, f"{where}, stream {number} unpacked"))
+    else:
+        for _ in header.states:
+            yield from _state(header, group, reader)
+
+
+def _state(header: FlinkKeyedHeader, group: int, reader: Reader) -> Iterator[FlinkEntry]:
+    start = reader.offset
+    number = reader.u16("the number of a state")
+    if number >= len(header.states):
+        raise reader.fail(
+            "a state is not in the header",
+            expected=f"a number below {len(header.states)}",
+            found=str(number),
+            offset=start,
+        )
+    state = header.states[number]
+    where = reader.where
+    reader.where = f"{where}, state '{state.name}', key group {group}"
+    for _ in range(reader.count("entries")):
+        if isinstance(state.value, TimerSerializer):
+            yield timer_entry(state, group, state.value.read(reader))
+        else:
+            namespace = state.namespace.read(reader)
+            key = header.key.read(reader)
+            yield FlinkEntry(state, group, key, namespace, state.value.read(reader))
+    reader.where = where
+
+
+def _streams(section: bytes, start: int, where: str) -> Iterator[bytes]:
+    """Content of each compressed stream; each begins with the format's magic."""
+    plain: list[bytes] = []
+    for offset, piece in snappy.chunks(section, start, len(section), where):
+        if section.startswith(snappy.MAGIC, offset) and offset > start:
+            yield b"".join(plain)
+            plain.clear()
+        plain.append(piece)
+    yield b"".join(plain)
