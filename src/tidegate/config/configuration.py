@@ -294,12 +294,10 @@ class Configuration:
 
 
 def by_key(key: str) -> ConfigOption[object] | None:
-    """The option with this key; None if there is none."""
     return _BY_KEY.get(key)
 
 
 def canonical_key(key: str) -> str:
-    """The key itself, or today's where an old one is given."""
     return _CANONICAL.get(key, key)
 
 

@@ -141,7 +141,6 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 def zookeeper_settings(
     configuration: ReadableConfig, checkpoints: CheckpointSettings
 ) -> ZooKeeperSettings | None:
-    """ZooKeeper settings for the job's records; None if they are kept elsewhere."""
     if configuration.get(HIGH_AVAILABILITY) != "ZOOKEEPER":
         return None
     if checkpoints.directory is None:
@@ -192,7 +191,6 @@ def _quorum(configuration: ReadableConfig) -> str:
 
 
 def _login(configuration: ReadableConfig) -> ZooKeeperLogin | None:
-    """Login at ZooKeeper; None if none is set. Raises ConfigError."""
     username, password = map(configuration.get, (ZOOKEEPER_USERNAME, ZOOKEEPER_PASSWORD))
     if username is None or password is None:
         if username != password:
@@ -211,7 +209,6 @@ def _login(configuration: ReadableConfig) -> ZooKeeperLogin | None:
 
 
 def _tls(configuration: ReadableConfig) -> ZooKeeperTls | None:
-    """TLS settings for ZooKeeper; None for plain connections. Raises ConfigError."""
     stores = ZOOKEEPER_STORES.named(configuration)
     if configuration.get(ZOOKEEPER_TLS):
         some = None if stores == TlsStores() else stores

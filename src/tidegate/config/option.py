@@ -77,9 +77,7 @@ class ReadableConfig(Protocol):
     ``Configuration`` itself knows the options of all topics, so no topic can know it.
     """
 
-    def get(self, option: ConfigOption[T]) -> T:
-        """Value of an option, else its default."""
-        ...
+    def get(self, option: ConfigOption[T]) -> T: ...
 
     def where_set(self, option: ConfigOption[object]) -> str:
         """Where an option was set, such as a file and line; empty if unknown."""
@@ -104,11 +102,9 @@ _SIGNS: Final = (
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """Copy of the settings, with secret values hidden."""
     return {key: HIDDEN if is_secret(key) else value for key, value in settings.items()}
 
 
 def is_secret(key: str) -> bool:
-    """True if the value of this key must not be shown."""
     lower = key.lower()
     return any(sign in lower for sign in _SIGNS)

@@ -66,7 +66,6 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def restore_settings(configuration: ReadableConfig) -> RestoreSettings:
-    """Settings of the snapshot that a job starts from."""
     without = configuration.get(RESTORE_WITHOUT_IN_FLIGHT_DATA)
     return RestoreSettings(
         path=configuration.get(RESTORE_PATH),

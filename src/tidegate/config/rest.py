@@ -113,7 +113,6 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def rest_settings(configuration: ReadableConfig) -> RestSettings | None:
-    """Settings of the REST interface; None if there is none. Raises ConfigError."""
     ports = configuration.get(REST_BIND_PORT) or configuration.get(REST_PORT)
     if ports is None:
         return None
@@ -130,7 +129,6 @@ def rest_settings(configuration: ReadableConfig) -> RestSettings | None:
 
 
 def _tls(configuration: ReadableConfig) -> TlsStores | None:
-    """Certificates of the REST interface; None for plain HTTP. Raises ConfigError."""
     if not configuration.get(REST_TLS):
         return None
     proved = configuration.get(REST_CLIENTS_PROVED)

@@ -132,7 +132,6 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def rocksdb_settings(configuration: ReadableConfig) -> RocksDBSettings:
-    """Settings of state on disk. Raises ConfigError for an unknown compression."""
     compression = configuration.get(COMPRESSION)
     unknown = [name for name in compression if name not in COMPRESSIONS]
     if unknown or not compression:

@@ -52,7 +52,6 @@ class StoreOptions:
         return named
 
     def named(self, configuration: ReadableConfig) -> TlsStores:
-        """Files named by the options, whichever they are."""
         return TlsStores(*(configuration.get(option) for option in self.all()))
 
 
@@ -102,7 +101,6 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def link_settings(configuration: ReadableConfig) -> LinkSettings:
-    """Protection of links within a job. Raises ConfigError for contradictions."""
     protection = configuration.get(INTERNAL)
     stores = INTERNAL_STORES.read(configuration, both_ends=True)
     if configuration.get(INTERNAL_TLS):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def job_settings(configuration: ReadableConfig) -> JobSettings:
-    """All settings of a job. Raises ConfigError for contradictions."""
     checkpoints = checkpoint_settings(configuration)
     return JobSettings(
         checkpoints=checkpoints,

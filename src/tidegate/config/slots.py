@@ -214,7 +214,6 @@ DEBLOAT_OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def debloat_settings(configuration: ReadableConfig) -> DebloatSettings | None:
-    """Settings of debloating; None if it is off."""
     if not configuration.get(DEBLOAT_ENABLED):
         return None
     return DebloatSettings(

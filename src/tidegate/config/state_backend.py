@@ -177,7 +177,6 @@ CHANGELOG_OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def changelog_settings(configuration: ReadableConfig) -> ChangelogSettings | None:
-    """Settings of the changelog of state; None if changes are not logged."""
     if not configuration.get(CHANGELOG_ENABLED):
         return None
     materializes = configuration.get(MATERIALIZE)

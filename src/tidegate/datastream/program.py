@@ -71,7 +71,6 @@ class Program:
         stateful: bool = False,
         parallelism_max: int | None = None,
     ) -> OperatorTransformation:
-        """A new operator, at the parallelism that holds now."""
         self._calls += 1
         parallelism = self._configuration.get(execution.PARALLELISM)
         made = OperatorTransformation(
@@ -164,7 +163,6 @@ class Observers:
         self._listeners.append(listener)
 
     def attached_to(self, graph: JobGraph) -> JobGraph:
-        """The graph with all of them."""
         return replace(
             graph,
             hooks=tuple(self._hooks.values()),
@@ -204,7 +202,6 @@ def translated(
     configuration: Configuration,
     job_name: str | None,
 ) -> tuple[StreamGraph, JobGraph]:
-    """The job as written, and as it would run. Raises GraphError."""
     max_parallelism = configuration.get(execution.MAX_PARALLELISM)
     stream_graph = build_stream_graph(operators, max_parallelism if max_parallelism > 0 else None)
     fork, named = map(configuration.get, (recovery.FORK_NAME, execution.JOB_NAME))
@@ -234,7 +231,6 @@ def submitted(
 
 
 def explained(graph: JobGraph, format: str) -> str:
-    """The graph for people, as text or as a diagram. Raises GraphError for another format."""
     match format:
         case "text":
             return explain_text(graph)

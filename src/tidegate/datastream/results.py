@@ -160,7 +160,6 @@ def table(client: JobClient, name: str, declared: TypeInformation | None) -> pa.
 
 
 def as_pandas(made: pa.Table) -> pandas.DataFrame:
-    """A table for pandas. Raises ConfigError if it is not installed."""
     try:
         import pandas as _  # noqa: F401  # what pyarrow needs
     except ModuleNotFoundError as error:

@@ -134,7 +134,6 @@ class TakenOperatorState:
     elements: list[Any]
 
     def encoded(self, where: str) -> NewElements:
-        """Elements as pieces. Raises UserError for values that can't be written."""
         name, serializer = self.made.name, serializer_of(self.made.type_info)
         header = StateHeader(name, self.made.kind, serializer.snapshot().to_bytes())
         pieces = each_encoded_as_declared(serializer, self.elements, f"{where}, state '{name}'")

@@ -120,7 +120,6 @@ class Keys:
         return self._own.key_type
 
     def convert(self, flink_key: Any) -> Any:
-        """Converts a key. Raises ValueError if Python can't hold or unpickle it."""
         return key_of(flink_key) if self._is_python else python_value(flink_key)
 
     def key_groups(

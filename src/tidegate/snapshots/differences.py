@@ -270,14 +270,10 @@ class _Side:
     def _is_in_order(self) -> bool:
         """True if the subtasks, one after another, give the key groups in order."""
         assert self._operator is not None, "there is a state"
-        state = next(
-            each
-            for each in self._snapshot.metadata.operators
-            if each.operator_id == self._operator.operator_id
-        )
+        subtasks = self._snapshot.content(self._operator).subtasks
         firsts = [
             each.managed_keyed.key_groups.first
-            for each in state.subtasks.values()
+            for each in subtasks.values()
             if each is not FINISHED and each.managed_keyed is not None
         ]
         return firsts == sorted(firsts)
@@ -339,7 +335,6 @@ class _Counts:
         self.shown: list[EntryDiff] = []
 
     def take(self, before: _Side, after: _Side) -> None:
-        """Compares two key groups."""
         old, new = before.groups(), after.groups()
         left, right = next(old, None), next(new, None)
         while left is not None or right is not None:
@@ -434,10 +429,8 @@ def _states_of(snapshot: Snapshot, operator: OperatorInfo | None) -> dict[str, S
 
 
 def _coordinator(snapshot: Snapshot, operator: OperatorInfo | None) -> bytes | None:
-    for each in snapshot.metadata.operators:
-        if operator is not None and each.operator_id == operator.operator_id:
-            return None if each.coordinator_state is None else each.coordinator_state.data
-    return None
+    state = None if operator is None else snapshot.content(operator).coordinator_state
+    return None if state is None else state.data
 
 
 def _files(snapshot: Snapshot) -> dict[str, int]:

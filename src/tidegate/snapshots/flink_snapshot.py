@@ -79,7 +79,6 @@ class FlinkSnapshot:
         return self.metadata.operators
 
     def keyed_state(self, operator: OperatorState) -> Iterator[FlinkKeyedState]:
-        """Keyed state of each subtask that has some. Raises FormatError."""
         return reading.keyed_states(operator, self._reader)
 
     def operator_state(

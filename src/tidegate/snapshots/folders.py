@@ -143,7 +143,6 @@ def read_snapshot(pointer: str, key_file: str | None = None) -> tuple[str, Check
 
 
 def job_name_of(read: CheckpointMetadata) -> str | None:
-    """Name of the job that wrote a snapshot; None if Flink did."""
     provenance = provenance_of(read)
     name = None if provenance is None else provenance.facts.get("job_name")
     return name if isinstance(name, str) else None

@@ -20,7 +20,7 @@ from tidegate.errors import ConfigError
 from tidegate.ha.leadership import LEASE_MS, HaWorld, lead
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
-from tidegate.snapshots.checking.snapshot_check import SnapshotChecker
+from tidegate.snapshots.checking.snapshot_check import SnapshotChecker, job_in
 from tidegate.snapshots.jobs import Life, RecordedJobs
 from tidegate.snapshots.kept import KeptCheckpoint, Standing, to_prune
 from tidegate.storage import paths
@@ -157,11 +157,7 @@ class Pruning:
     def _job_of(self, home: str) -> str:
         """Name of the job that wrote a folder, from its snapshots or records; else ""."""
         led = self._jobs.led_as(paths.name(home))
-        if led is not None:
-            return led.name
-        checks = self._checks.items()
-        names = {check.job for at, check in checks if paths.parent(at) == home and check.job}
-        return names.pop() if len(names) == 1 else ""
+        return job_in(home, self._checks) if led is None else led.name
 
     def _is_over(self, home: str) -> bool:
         if home in self._living:

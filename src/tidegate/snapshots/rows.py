@@ -174,7 +174,6 @@ class StateDeclaration:
         return StateDeclaration(descriptor.name, kind, values.snapshot(), expires), values
 
     def values(self) -> Serializer:
-        """Serializer of entries without the classes of the job."""
         return serializer_standing_in(self.serializer)
 
 
@@ -184,7 +183,6 @@ def form_of(
     keys: Serializer,
     namespace_type: TypeInformation | None,
 ) -> StateForm:
-    """Layout of the rows of a declared state."""
     beside = None if namespace_type is None else serializer_of(namespace_type).snapshot().to_bytes()
     header = StateHeader(
         declared.name,
@@ -292,7 +290,6 @@ def serializer_read(snapshot: bytes) -> Serializer:
 
 
 def listed(column: Column) -> Sequence[Any]:
-    """Values of a column in Python."""
     return cast("Any", column).to_pylist() if isinstance(column, pa.Array) else column
 
 

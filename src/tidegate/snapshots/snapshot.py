@@ -228,6 +228,10 @@ class Snapshot:
         found = self.operator(operator)
         return self._of(found).keyed.form(self.settled(found, state))
 
+    def content(self, operator: OperatorInfo) -> OperatorState:
+        """Handles of an operator of the snapshot."""
+        return self.metadata.operators[self.operators.index(operator)]
+
     def keyed_streams(self, operator: str | OperatorInfo) -> list[KeyedStream]:
         """Raw keyed state of an operator."""
         return self._of(self.operator(operator)).keyed.streams()
@@ -239,9 +243,7 @@ class Snapshot:
 
     def _of(self, operator: OperatorInfo) -> _OperatorStates:
         if operator.operator_id not in self._states:
-            state = next(
-                each for each in self.metadata.operators if each.operator_id == operator.operator_id
-            )
+            state = self.content(operator)
             where = f"{self.path}, operator '{operator}'"
             self._states[operator.operator_id] = _OperatorStates(
                 state, self._files, self._reader.at(where), where

@@ -53,8 +53,7 @@ from tidegate.slot.subtask.chain import ChainOutput
 from tidegate.slot.subtask.deployment import Deployment
 from tidegate.storage.places import InlinePlace
 from tidegate.storage.reading import InlineReader
-from tidegate.testing.clock import ManualClock
-from tidegate.testing.loop import ManualLoop
+from tidegate.testing.clock import ManualClock, ManualLoop
 from tidegate.typeinfo.types import is_any
 
 if TYPE_CHECKING:
@@ -421,12 +420,10 @@ class _Subtask:
         return self._subtask.input.gate
 
     def open(self, state: RestoredOperatorState) -> None:
-        """Restores the state, then opens the operator."""
         self._chained.context.backend.restore(state, InlineReader("a snapshot of the harness"))
         self._subtask.chain.open()
 
     def begin(self) -> None:
-        """Starts the subtask, which asks for rows."""
         self._subtask.start()
 
     def marked(self, number: int, mark: Mark) -> None:
@@ -437,7 +434,6 @@ class _Subtask:
             self.gate.put(channel, EndOfData())
 
     def advance(self) -> bool:
-        """Does the next piece of work; False if there was none."""
         work = self._subtask.next_work()
         if work is None:
             return False
@@ -546,7 +542,6 @@ class _Results:
         self.watermarks: list[int] = []
 
     def accept(self, batch: Batch) -> None:
-        """Keep a batch of the main output."""
         self.main += _rows(batch)
 
 

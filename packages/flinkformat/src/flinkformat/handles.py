@@ -103,7 +103,6 @@ class EmptySegmentFileStateHandle:
 
     @property
     def physical_id(self) -> str:
-        """A name that no file has."""
         return "empty"
 
 
@@ -217,7 +216,6 @@ class KeyGroupsSavepointStateHandle:
 
     @property
     def state_size(self) -> int:
-        """Bytes of the whole stream, whichever part `key_groups` names."""
         return self.delegate.state_size
 
     @property

@@ -181,7 +181,6 @@ class SavepointType:
 
     @property
     def should_drain(self) -> bool:
-        """True if the input ends with it."""
         return self.action is PostCheckpointAction.TERMINATE
 
 

@@ -174,7 +174,6 @@ def place_of(handle: StreamStateHandle) -> bytes | Place | None:
 
 
 def file_of(handle: StreamStateHandle) -> str | None:
-    """File of a stream; None if it lies in none."""
     place = place_of(handle)
     return place.path if isinstance(place, Place) else None
 
@@ -281,7 +280,6 @@ def _may_be_shared(handle: StreamStateHandle) -> bool:
 
 
 def shared_handles(state: SubtaskState) -> Iterator[StreamStateHandle]:
-    """The streams that a subtask's state shares with other snapshots."""
     for keyed in (state.managed_keyed, state.raw_keyed):
         if keyed is not None:
             yield from (stream.handle for stream in streams(keyed) if stream.shared)

@@ -200,7 +200,6 @@ def check_strategy(given: object, call: str, *, can_rest: bool) -> None:
 
 
 def check_text(given: object, call: str) -> None:
-    """Raises GraphError for anything but non-empty text."""
     if not isinstance(given, str) or not given:
         raise GraphError(
             f"{call} takes a text, not {shown(given)}", where=call, remedy=f'Write {call}("...").'
@@ -285,7 +284,6 @@ def check_key_type(key_type: TypeInformation | None, call: str) -> None:
 
 
 def set_parallelism(made: OperatorTransformation, parallelism: int) -> None:
-    """Set an operator's parallelism. Raises GraphError if it cannot have it."""
     check_parallelism(parallelism)
     if made.parallelism_max is not None and parallelism > made.parallelism_max:
         raise GraphError(
@@ -297,7 +295,6 @@ def set_parallelism(made: OperatorTransformation, parallelism: int) -> None:
 
 
 def set_max_parallelism(made: OperatorTransformation, max_parallelism: int) -> None:
-    """Set an operator's number of key groups. Raises ConfigError if it is out of bounds."""
     check_parallelism(1, max_parallelism)
     made.max_parallelism = max_parallelism
 

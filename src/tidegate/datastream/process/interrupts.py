@@ -60,7 +60,6 @@ class RunningJobs:
         threading._register_atexit(self._at_exit)  # type: ignore[attr-defined]  # as executors do
 
     def add(self, client: JobClient, configuration: Configuration) -> None:
-        """A job was started with these settings."""
         if os.getpid() != self._process:  # forked from the program, whose jobs are not its own
             self._process, self._terminated = os.getpid(), False
             self._jobs.clear()
@@ -135,7 +134,6 @@ class RunningJobs:
 
 @functools.cache
 def running_jobs() -> RunningJobs:
-    """The running jobs of this process, which end with it."""
     return RunningJobs()
 
 

@@ -100,7 +100,6 @@ class Planned(BaseException):
 
 
 def is_dry_run() -> bool:
-    """True if this process looks at programs instead of running them."""
     return PLAN_VARIABLE in os.environ
 
 
@@ -128,13 +127,11 @@ def make_importable(files: Iterable[str]) -> None:
 
 
 def active_session() -> object:
-    """The active Spark session, where this process has loaded PySpark at all."""
     sql: Any = sys.modules.get("pyspark.sql")
     return None if sql is None else sql.SparkSession.getActiveSession()
 
 
 def script_name() -> str:
-    """Name of the script or package that runs; `job` where Python was started otherwise."""
     file: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
     if not file:
         return "job"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator:
-    """An operator that gives a batch of as many rows for each. Raises GraphError."""
     from tidegate.operators.arrow.batches import MapBatchesOperator
 
     checks.check_batch_function(func, MapFunction, "map_batches", form)
@@ -33,7 +32,6 @@ def mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator:
 
 
 def flat_mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator:
-    """An operator that gives any number of batches for each. Raises GraphError."""
     from tidegate.operators.arrow.batches import FlatMapBatchesOperator
 
     checks.check_batch_function(func, FlatMapFunction, "flat_map_batches", form)
@@ -41,7 +39,6 @@ def flat_mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator
 
 
 def filtering(func: object, form: Form) -> Operator:
-    """An operator that keeps rows for which a function of batches is true. Raises GraphError."""
     from tidegate.operators.arrow.batches import FilterBatchesOperator
 
     checks.check_batch_function(func, FilterFunction, "filter_batches", form)
@@ -67,7 +64,6 @@ def processing(
 
 
 def running_aggregates(key: KeyBy, aggregates: Sequence[object], call: str) -> Operator:
-    """The operator of running aggregates; raises GraphError if they make no sense."""
     from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
 
     column = key_column(key, call)
@@ -83,7 +79,6 @@ def window_aggregates(
     late_tag: str | None,
     call: str,
 ) -> Operator:
-    """The operator of aggregates by window; raises GraphError if they make no sense."""
     from tidegate.operators.windows.window_batches import (
         END,
         START,

@@ -32,14 +32,12 @@ def reading(
     name: str,
     record_type: TypeInformation | None,
 ) -> Operator:
-    """An operator that reads a source."""
     from tidegate.operators.sources.source import SourceReaderOperator
 
     return SourceReaderOperator(source, strategy, name, record_type)
 
 
 def restamping(strategy: WatermarkStrategy) -> Operator:
-    """An operator that gives records the event time of a strategy. Raises GraphError."""
     from tidegate.operators.event_time.restamping import TimestampsOperator
 
     checks.check_strategy(strategy, "assign_timestamps_and_watermarks", can_rest=False)
@@ -47,7 +45,6 @@ def restamping(strategy: WatermarkStrategy) -> Operator:
 
 
 def collection(given: Iterable[Any], record_type: TypeInformation | None) -> Source[Any]:
-    """A source of values, in order. Raises GraphError for what cannot be of the type."""
     from tidegate.connectors.collection import CollectionSource
 
     table = table_of(given, "from_collection") if is_table(given) else None
@@ -58,7 +55,6 @@ def collection(given: Iterable[Any], record_type: TypeInformation | None) -> Sou
 
 
 def table(given: object, strategy: WatermarkStrategy | None, call: str) -> Source[Any]:
-    """A source of the rows of a table. Raises GraphError for what is none."""
     from tidegate.connectors.tables import TableSource
 
     if strategy is not None:
@@ -67,7 +63,6 @@ def table(given: object, strategy: WatermarkStrategy | None, call: str) -> Sourc
 
 
 def sequence(start: int, end: int) -> Source[Any]:
-    """A source of the numbers between two bounds, both included. Raises GraphError."""
     from tidegate.connectors.generator import NumberSequenceSource
 
     for bound in (start, end):
@@ -81,35 +76,30 @@ def generated(
     rate: float | None,
     record_type: TypeInformation | None,
 ) -> Source[Any]:
-    """A source of what a function gives for 0, 1, 2 and so on."""
     from tidegate.connectors.generator import DataGeneratorSource
 
     return DataGeneratorSource(function, count, rate, record_type)
 
 
 def lines(path: str) -> Source[Any]:
-    """A source of the lines of text files."""
     from tidegate.connectors.files.file_source import FileSource
 
     return FileSource.text(path)
 
 
 def frame(df: object, folder: str | None) -> Source[Any]:
-    """A source of the rows of a Spark DataFrame. Raises ConfigError."""
     from tidegate.connectors.frames.frame_source import FrameSource
 
     return FrameSource(load_frames().StagedFrame(df, folder))
 
 
 def into(sink: Sink) -> Operator:
-    """An operator that writes to a sink."""
     from tidegate.operators.sinks.sink import SinkOperator
 
     return SinkOperator(sink)
 
 
 def into_function(function: SinkFunction[Any] | Callable[[Any], object]) -> Operator:
-    """An operator that hands each record to a function. Raises GraphError."""
     from tidegate.operators.sinks.function_sink import SinkFunctionOperator
 
     checks.check_function(function, SinkFunction, "add_sink")
@@ -117,7 +107,6 @@ def into_function(function: SinkFunction[Any] | Callable[[Any], object]) -> Oper
 
 
 def printing(identifier: str | None, record_type: TypeInformation | None) -> Operator:
-    """An operator that prints a line for each record. Raises GraphError."""
     from tidegate.connectors.print import PrintSink
 
     if identifier is not None:
@@ -126,21 +115,18 @@ def printing(identifier: str | None, record_type: TypeInformation | None) -> Ope
 
 
 def collecting(name: str) -> Operator:
-    """An operator that sends records to the client, which has them under a name."""
     from tidegate.connectors.collect import CollectSink
 
     return into(CollectSink(name))
 
 
 def writing(sink: Sink) -> Operator:
-    """An operator that writes to a sink and passes on what there is to commit."""
     from tidegate.operators.sinks.sink_topology import SinkWriterOperator
 
     return SinkWriterOperator(sink)
 
 
 def committing(committer: Callable[[], Committer | None]) -> Operator:
-    """An operator that commits what it gets, and passes it on."""
     from tidegate.operators.sinks.sink_topology import CommitterOperator
 
     return CommitterOperator(committer)

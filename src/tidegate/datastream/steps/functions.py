@@ -119,7 +119,6 @@ class FirstOfKey(FilterFunction[Any]):
         self._seen = runtime_context.get_state(_expiring("seen", BOOLEAN, self._ttl))
 
     def filter(self, value: object) -> bool:
-        """True for a key that is not remembered, which then is."""
         if self._seen.value():
             return False
         self._seen.update(True)
@@ -302,5 +301,4 @@ def _event_time(ctx: KeyedCoProcessFunction.Context) -> int:
 
 
 def of_records(declared: TypeInformation | None) -> TypeInformation:
-    """The type in which state keeps records of a stream."""
     return declared or PICKLED

@@ -36,7 +36,6 @@ def key_of(
 
 
 def no_key(_: object) -> int:
-    """The key of all records, where one subtask takes them all."""
     return 0
 
 
@@ -57,7 +56,6 @@ def reinterpreting(key: KeyBy) -> Operator:
 
 
 def pairing() -> Operator:
-    """An operator that gives each record with its key, as a row."""
     from tidegate.operators.process.keying import WithKeyOperator  # NumPy
 
     return WithKeyOperator()

@@ -166,36 +166,25 @@ def _check_database(
 def _check_blocks(
     header: KeyedHeader, sections: Iterable[tuple[int, Iterable[Block]]], where: str
 ) -> None:
-    look = _Blocks(header, where)
-    for _, blocks in sections:
-        for block in blocks:
-            look.check(block)
-
-
-class _Blocks:
-    def __init__(self, header: KeyedHeader, where: str) -> None:
-        self._states = len(header.states)
-        self._where = where
-        self._schema = None
-        if header.columns is not None:
+    schema = None
+    if header.columns is not None:
+        with reading(where):
+            schema = pa.ipc.read_schema(pa.py_buffer(header.columns.schema))
+    for block in chain.from_iterable(blocks for _, blocks in sections):
+        if block.kind == COLUMNS and schema is not None:
             with reading(where):
-                self._schema = pa.ipc.read_schema(pa.py_buffer(header.columns.schema))
-
-    def check(self, block: Block) -> None:
-        if block.kind == COLUMNS and self._schema is not None:
-            with reading(self._where):
-                batch = pa.ipc.read_record_batch(pa.py_buffer(block.values), self._schema)
+                batch = pa.ipc.read_record_batch(pa.py_buffer(block.values), schema)
                 batch.validate(full=True)
             if len(batch) != block.rows:
-                raise _other_count(len(batch), block.rows, self._where)
-        elif block.kind in (PRESENT, MISSING) and block.state < self._states:
-            _check_count(block.keys, block.rows, self._where)
+                raise _other_count(len(batch), block.rows, where)
+        elif block.kind in (PRESENT, MISSING) and block.state < len(header.states):
+            _check_count(block.keys, block.rows, where)
             if block.kind == PRESENT:
-                _check_count(block.values, block.rows, self._where)
+                _check_count(block.values, block.rows, where)
         else:
             raise FormatError(
                 "A block of keyed state is of no state",
-                where=self._where,
+                where=where,
                 found=f"kind {block.kind}, state {block.state}",
             )
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from tidegate.snapshots.checking.findings import Fault, Finding
-from tidegate.snapshots.checking.snapshot_check import told
+from tidegate.snapshots.checking.snapshot_check import job_in, told
 from tidegate.snapshots.jobs import Life
 from tidegate.storage import paths
 
@@ -214,12 +214,7 @@ class Orphans:
         return frozenset(paths.parent(folder) for folder in lost | untrusted)
 
     def _life(self, home: str) -> Life:
-        names = {
-            check.job
-            for folder, check in self._checks.items()
-            if paths.parent(folder) == home and check.job
-        }
-        return self._jobs.life_of(paths.name(home), names.pop() if len(names) == 1 else "")
+        return self._jobs.life_of(paths.name(home), job_in(home, self._checks))
 
     def _job_folder(self, file: str) -> str | None:
         base = self._scope.root or self._scope.listed

@@ -21,7 +21,7 @@ from tidegate.storage.state_files import StateFiles, resolve_relative
 from tidegate.storage.store import Checksum, open_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from flinkformat.handles import StreamStateHandle
     from flinkformat.snapshots import CheckpointMetadata, OperatorState, SubtaskState
@@ -57,7 +57,6 @@ class SnapshotCheck:
         self.found(Fault.METADATA, paths.join(self.path, paths.METADATA), told(error))
 
     def summary(self, sizes: dict[str, int]) -> CheckedSnapshot:
-        """Report line of the snapshot. sizes: of files, by place."""
         read = self.metadata
         if read is None:
             return CheckedSnapshot(self.path, -1, "", self.job, 0, 0)
@@ -118,7 +117,6 @@ class SnapshotChecker:
         return check
 
     def look_at_files(self, check: SnapshotCheck) -> None:
-        """Reads and checks all files of an opened snapshot."""
         if check.metadata is None:
             return
         known: dict[str, FileChecksum] = {}
@@ -238,12 +236,17 @@ class SnapshotChecker:
                     check.found(Fault.CONTENTS, held, told(error), label(operator))
 
 
+def job_in(home: str, checks: Mapping[str, SnapshotCheck]) -> str:
+    """Name of the job that wrote the snapshots of a folder, if they tell one; else empty."""
+    names = {each.job for at, each in checks.items() if paths.parent(at) == home and each.job}
+    return names.pop() if len(names) == 1 else ""
+
+
 def label(operator: OperatorState) -> str:
     return operator.uid or operator.name or operator.operator_id.hex()
 
 
 def told(error: FormatError | StorageFailed) -> str:
-    """An error in one line of text."""
     parts = [error.what]
     if isinstance(error, FormatError):
         parts += [f"at byte {error.offset}"] if error.offset >= 0 else []

@@ -85,7 +85,6 @@ class KeyedStates:
         return [stream for _, stream in self._streams()]
 
     def form(self, info: StateInfo) -> StateForm:
-        """Layout of a row state; columnar state has none."""
         for stream in self.streams():
             if info.name in stream.states and stream.key is not None:
                 state = stream.states[info.name]

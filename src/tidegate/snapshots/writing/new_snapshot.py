@@ -116,7 +116,6 @@ class NewSnapshot:
         return replace_streams(state, copy)
 
     def complete(self, snapshot: CheckpointMetadata) -> None:
-        """Completes the snapshot, whose state was written here."""
         data = encoded(snapshot, signing_key(self._key_file))
         self._files.write_metadata(self._folder, data)
 
@@ -124,9 +123,7 @@ class NewSnapshot:
 class NewBlocks(Protocol):
     """Blocks of new rows, by key group."""
 
-    def blocks(self, group: int) -> Iterable[Block]:
-        """Blocks of a key group, in order."""
-        ...
+    def blocks(self, group: int) -> Iterable[Block]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +298,6 @@ class NewElements:
 def _elements_of(
     handle: OperatorStateHandle | None, reader: StateReader, removed: Collection[str]
 ) -> dict[str, NewElements]:
-    """Operator state that stays, by name."""
     if handle is None:
         return {}
     where = handle.delegate.physical_id

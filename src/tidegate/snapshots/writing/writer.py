@@ -463,7 +463,6 @@ class _Operator:
 
 
 def discard_folder(folder: str) -> None:
-    """Deletes an unfinished folder and its files, as far as possible."""
     store, name = Stores().locate(folder)
     with suppress(StorageFailed):
         store.delete_folder(name)

@@ -177,7 +177,6 @@ def merge_inputs(handles: tuple[InputChannelStateHandle, ...]) -> MergedInputCha
 def merge_outputs(
     handles: tuple[ResultSubpartitionStateHandle, ...],
 ) -> MergedResultSubpartitionStateHandle:
-    """Merges the handles of a subtask's outputs whose data lie in one file."""
     return MergedResultSubpartitionStateHandle(
         *_merge([(h.partition_index, h.subpartition_index, h) for h in handles])
     )

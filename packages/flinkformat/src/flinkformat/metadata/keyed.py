@@ -60,7 +60,6 @@ class KeyedReader:
         self._new_id = new_id
 
     def handle(self) -> KeyedStateHandle | None:
-        """Reads a keyed-state handle; None if the file has none."""
         start = self._reader.offset
         match self._reader.u8("the type of a keyed state handle"):
             case 0:
@@ -183,7 +182,6 @@ def _uuid(text: str) -> str:
 
 
 def write_keyed(writer: Writer, handle: KeyedStateHandle | None) -> None:
-    """Writes a keyed-state handle, or its absence."""
     match handle:
         case None:
             writer.u8(NULL)

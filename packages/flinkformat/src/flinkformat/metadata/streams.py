@@ -41,7 +41,6 @@ NewId = Callable[[], str]
 
 
 def read_stream(reader: Reader, new_id: NewId) -> StreamStateHandle | None:
-    """Reads a stream handle; None if the file has none."""
     start = reader.offset
     match reader.u8("the type of a stream handle"):
         case 0:
@@ -73,7 +72,6 @@ def read_stream(reader: Reader, new_id: NewId) -> StreamStateHandle | None:
 
 
 def read_some_stream(reader: Reader, new_id: NewId) -> StreamStateHandle:
-    """Reads a stream handle that must exist."""
     start = reader.offset
     handle = read_stream(reader, new_id)
     if handle is None:

@@ -49,7 +49,6 @@ class Reader:
     def fail(
         self, what: str, *, expected: str, found: str, offset: int, remedy: str = ""
     ) -> FormatError:
-        """Error for wrong bytes at `offset`."""
         return FormatError(
             what, where=self.where, remedy=remedy, offset=offset, expected=expected, found=found
         )
@@ -95,7 +94,6 @@ class Reader:
         return self.u8(what) != 0
 
     def bounded(self, what: str, low: int, high: int) -> int:
-        """Reads an i32 in [low, high]."""
         start = self.offset
         value = self.i32(what)
         if not low <= value <= high:
@@ -208,7 +206,6 @@ class Writer:
             write(item)
 
     def offsets(self, values: tuple[int, ...]) -> None:
-        """Writes the values as i64, without their number."""
         self._data += struct.pack(f">{len(values)}q", *values)
 
     def blob(self, data: bytes) -> None:

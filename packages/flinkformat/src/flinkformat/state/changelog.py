@@ -73,7 +73,6 @@ class Changelog:
         return FlinkKeyedHeader(False, self._key, tuple(self._by_name.values()))
 
     def begin(self, states: Iterable[FlinkState], entries: Iterable[FlinkEntry]) -> None:
-        """Adds the entries that existed before the changes."""
         for state in states:
             self._by_name[state.name] = state
         for entry in entries:
@@ -84,7 +83,6 @@ class Changelog:
                 self._values.setdefault(entry.state.name, {})[place] = entry.value
 
     def apply(self, changes: tuple[StateChange, ...], where: str) -> None:
-        """Applies the changes. Raises FormatError for an unknown one."""
         self._learn_keys(changes, where)
         for number, each in enumerate(changes):
             reader = Reader(each.change, f"{where}, change {number}")

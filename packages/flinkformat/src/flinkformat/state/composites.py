@@ -302,7 +302,6 @@ def encode(serializer: FlinkSerializer, value: object) -> bytes:
 
 
 def decode(serializer: FlinkSerializer, data: bytes, where: str = "") -> Any:
-    """Decodes a value from all these bytes. Raises FormatError."""
     reader = Reader(data, where)
     value = serializer.read(reader)
     expected = f"the end of {type_name(serializer)}"
@@ -344,7 +343,6 @@ def read_snapshot(reader: Reader) -> FlinkSerializer:
 
 
 def write_snapshot(writer: Writer, serializer: FlinkSerializer) -> None:
-    """Writes the snapshot of a serializer, in its envelope."""
     writer.i32(ENVELOPE_VERSION)
     _write_versioned(writer, serializer)
 

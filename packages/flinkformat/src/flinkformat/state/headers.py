@@ -140,7 +140,6 @@ def write_operator_header(writer: Writer, header: FlinkOperatorHeader) -> None:
 
 
 def read_state(reader: Reader) -> FlinkState:
-    """Reads one state. Raises FormatError."""
     where = reader.where
     name = reader.utf("the name of a state")
     reader.where = f"{where}, state {name!r}".lstrip(", ")
