@@ -219,9 +219,9 @@ from tidegate.errors import UserCodeFailed as UserCodeFailed
 from tidegate.errors import UserError as UserError
 from tidegate.jobmaster.view import JobView as JobView
 from tidegate.metrics import MetricGroup as MetricGroup
+from tidegate.migration.from_flink import MigratedState as MigratedState
+from tidegate.migration.from_flink import MigrationReport as MigrationReport
 from tidegate.migration.from_flink import migrate_savepoint as migrate_savepoint
-from tidegate.migration.report import MigratedState as MigratedState
-from tidegate.migration.report import MigrationReport as MigrationReport
 from tidegate.migration.rewrite import rewrite_flink_savepoint as rewrite_flink_savepoint
 from tidegate.model.control import JobStatus as JobStatus
 from tidegate.model.duration import Duration as Duration

@@ -141,8 +141,7 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
         ),
     },
     "snapshots": {
-        "tidegate.migration.from_flink": "migrate_savepoint",
-        "tidegate.migration.report": "MigratedState MigrationReport",
+        "tidegate.migration.from_flink": "MigratedState MigrationReport migrate_savepoint",
         "tidegate.migration.rewrite": "rewrite_flink_savepoint",
         "tidegate.snapshots.checking.findings": "CheckedSnapshot Fault Finding FsckReport",
         "tidegate.snapshots.checking.fsck": "fsck",

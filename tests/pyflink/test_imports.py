@@ -16,7 +16,7 @@ from tidegate.cli.main import commands
 from tidegate.errors import ConfigError, GraphError, PeerLost
 from tidegate.model.control import SlotInvitation
 from tidegate.pyflink import install, is_installed, uninstall
-from tidegate.pyflink.absent import Absent
+from tidegate.pyflink.imports import Absent
 from tidegate.slot.process.serve import serve
 
 

@@ -15,7 +15,7 @@ from tidegate.migration.from_flink import migrate_savepoint
 from tidegate.migration.rewrite import rewrite_flink_savepoint
 
 if TYPE_CHECKING:
-    from tidegate.migration.report import MigrationReport
+    from tidegate.migration.from_flink import MigrationReport
 
 _KEY: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -1,13 +1,13 @@
-"""Converts a snapshot of Flink to a savepoint of Tidegate, operator by operator.
+"""Converts a snapshot of Flink to a savepoint of Tidegate, operator by operator, and reports.
 
 Java's state is taken as its serializers say. State of PyFlink is bytes of its coders under rows of
 one field: descriptors, as the job has them, say what they are, and its keys, which here are the
-user's own, get new key groups. State that can't be converted is reported.
-"""
+user's own, get new key groups. State that can't be converted is reported."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from tidegate.checkpoint.provenance import Provenance, hook_states, to_master_st
 from tidegate.errors import ConfigError, FormatError, UnsupportedKey
 from tidegate.migration.declarations import proposal
 from tidegate.migration.pyflink import PREFIX, is_python_state
-from tidegate.migration.report import MigratedState, MigrationReport
 from tidegate.migration.taken import TakenKeyedState, TakenOperator, TakenOperatorState, told
 from tidegate.migration.translations import (
     NotTaken,
@@ -47,6 +46,54 @@ if TYPE_CHECKING:
     from tidegate.api.state import StateDescriptor
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class MigratedState:
+    """Fate of a state in a migration.
+
+    operator: its uid, else its name or id. kind, type: as it is here; None if it was not taken.
+    entries: keys, timers, elements or map entries of it. why: it was not taken, else None. hint:
+    what would have it taken, as far as there is something.
+    """
+
+    operator: str
+    state: str
+    kind: str | None
+    type: str | None
+    entries: int
+    why: str | None = None
+    hint: str | None = None
+
+    @property
+    def taken(self) -> bool:
+        """True if the state is in the savepoint."""
+        return self.why is None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """Report of a migration. target: None if nothing was to be written."""
+
+    source: str
+    target: str | None
+    states: tuple[MigratedState, ...]
+
+    @property
+    def complete(self) -> bool:
+        """True if all state of the snapshot is in the savepoint."""
+        return all(state.taken for state in self.states)
+
+    def to_json(self) -> dict[str, object]:
+        """The report as values of JSON."""
+        names = ("operator", "state", "kind", "type", "entries", "taken", "why", "hint")
+        states = [{name: getattr(state, name) for name in names} for state in self.states]
+        return {
+            "source": self.source,
+            "target": self.target,
+            "complete": self.complete,
+            "states": states,
+        }
 
 
 def migrate_savepoint(

@@ -10,7 +10,7 @@ import warnings
 from importlib.util import find_spec
 
 from tidegate.errors import ConfigError
-from tidegate.pyflink.imports import is_installed, put_in_place, take_away
+from tidegate.pyflink.imports import is_installed, put_in_place, uninstall
 
 __all__ = ["install", "is_installed", "uninstall"]
 
@@ -41,8 +41,3 @@ def install() -> None:
             stacklevel=2,
         )
     put_in_place()
-
-
-def uninstall() -> None:
-    """Removes ``pyflink`` from imports; names that were imported stay usable."""
-    take_away()

@@ -1,8 +1,8 @@
 """The import hook: makes the modules of ``pyflink`` when they are first named.
 
 A module gives a name from its list in `places` when it is asked for it; nothing of Tidegate is
-imported before. The installation shows in ``sys.meta_path`` and ``sys.modules`` alone.
-"""
+imported before. The installation shows in ``sys.meta_path`` and ``sys.modules`` alone. Names that
+Tidegate cannot offer raise an error that says so once they are used."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
+from tidegate.errors import GraphError
 from tidegate.pyflink import places
-from tidegate.pyflink.absent import Absent, no_such_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ def put_in_place() -> None:
         sys.meta_path.insert(0, _PyFlinkFinder())
 
 
-def take_away() -> None:
-    """Removes the import hook, if it is installed."""
+def uninstall() -> None:
+    """Removes ``pyflink`` from imports; names that were imported stay usable."""
     if not is_installed():
         return
     sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _PyFlinkFinder)]
@@ -83,3 +83,44 @@ def _names_of(module: ModuleType) -> Callable[[str], object]:
         return getattr(import_module(room), attribute)
 
     return named
+
+
+class Absent:
+    """Replaces a class that Tidegate lacks; importing it is allowed, any use raises an error.
+
+    remedy: what to use in its place.
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self._name = name
+        self._remedy = remedy
+
+    def __call__(self, *args: object, **named: object) -> NoReturn:
+        self._refuse()
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> NoReturn:
+        self._refuse()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # asked by Python itself, which copes with its absence
+            raise AttributeError(name)
+        self._refuse()
+
+    def __repr__(self) -> str:
+        return f"<PyFlink's {self._name}, which Tidegate does not have>"
+
+    def _refuse(self) -> NoReturn:
+        raise GraphError(f"Tidegate does not have PyFlink's {self._name}", remedy=self._remedy)
+
+
+def no_such_module(name: str) -> ModuleNotFoundError:
+    """ModuleNotFoundError for a module of PyFlink that Tidegate lacks.
+
+    Python's own class, since programs catch it if they can do without the module.
+    """
+    for known, remedy in places.ABSENT_MODULES.items():
+        if f"{name}.".startswith(f"{known}."):
+            return ModuleNotFoundError(
+                f"Tidegate does not have PyFlink's module {name}. {remedy}", name=name
+            )
+    return ModuleNotFoundError(f"No module named {name!r}", name=name)

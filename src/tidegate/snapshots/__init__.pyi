@@ -1,6 +1,6 @@
+from tidegate.migration.from_flink import MigratedState as MigratedState
+from tidegate.migration.from_flink import MigrationReport as MigrationReport
 from tidegate.migration.from_flink import migrate_savepoint as migrate_savepoint
-from tidegate.migration.report import MigratedState as MigratedState
-from tidegate.migration.report import MigrationReport as MigrationReport
 from tidegate.migration.rewrite import rewrite_flink_savepoint as rewrite_flink_savepoint
 from tidegate.snapshots.checking.findings import CheckedSnapshot as CheckedSnapshot
 from tidegate.snapshots.checking.findings import Fault as Fault

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 
 from tidegate.config.values import MemoryType
@@ -101,21 +101,16 @@ class SlotSharingGroupBuilder:
     """Sets what a slot needs; setters return the builder."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._cpu_cores: float | None = None
-        self._heap: MemorySize | None = None
-        self._off_heap: MemorySize | None = None
-        self._managed: MemorySize | None = None
-        self._external: dict[str, float] = {}
+        self._group = SlotSharingGroup(name)
 
     def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroupBuilder:
         """Sets the cores; memory of the task has to be set too."""
-        self._cpu_cores = cpu_cores
+        self._group = replace(self._group, cpu_cores=cpu_cores)
         return self
 
     def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroupBuilder:
         """Sets the memory of the task; the cores have to be set too."""
-        self._heap = task_heap_memory
+        self._group = replace(self._group, task_heap_memory=task_heap_memory)
         return self
 
     def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroupBuilder:
@@ -124,7 +119,7 @@ class SlotSharingGroupBuilder:
 
     def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> SlotSharingGroupBuilder:
         """Sets the memory beside the heap."""
-        self._off_heap = task_off_heap_memory
+        self._group = replace(self._group, task_off_heap_memory=task_off_heap_memory)
         return self
 
     def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroupBuilder:
@@ -133,7 +128,7 @@ class SlotSharingGroupBuilder:
 
     def set_managed_memory(self, managed_memory: MemorySize) -> SlotSharingGroupBuilder:
         """Sets the memory of the state backend."""
-        self._managed = managed_memory
+        self._group = replace(self._group, managed_memory=managed_memory)
         return self
 
     def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroupBuilder:
@@ -142,30 +137,28 @@ class SlotSharingGroupBuilder:
 
     def set_external_resource(self, name: str, value: float) -> SlotSharingGroupBuilder:
         """Adds another resource, such as ``gpu``."""
-        self._external[name] = value
+        resources = {**self._group.external_resources, name: value}
+        self._group = replace(self._group, external_resources=resources)
         return self
 
     def build(self) -> SlotSharingGroup:
         """The group. Raises GraphError for cores without memory, and the reverse."""
-        cores, heap = self._cpu_cores, self._heap
-        beyond = self._off_heap or self._managed or self._external
-        if cores is None and heap is None and not beyond:
-            return SlotSharingGroup(self._name)
+        group = self._group
+        if group == SlotSharingGroup(group.name):
+            return group
+        heap, cores = group.task_heap_memory, group.cpu_cores
         if not (cores or 0) > 0 or heap is None or not heap.bytes_size:
             raise GraphError(
-                f"The slot sharing group '{self._name}' has {cores} cores and "
+                f"The slot sharing group '{group.name}' has {cores} cores and "
                 f"{heap or 'no memory'} of task heap",
-                where=f"SlotSharingGroup.builder('{self._name}')",
+                where=f"SlotSharingGroup.builder('{group.name}')",
                 remedy="Set both, above 0, or no resources at all.",
             )
         none = MemorySize(0)
-        return SlotSharingGroup(
-            self._name,
-            cores,
-            heap,
-            self._off_heap or none,
-            self._managed or none,
-            dict(self._external),
+        return replace(
+            group,
+            task_off_heap_memory=group.task_off_heap_memory or none,
+            managed_memory=group.managed_memory or none,
         )
 
 

@@ -12,6 +12,7 @@ from tidegate.config import checkpointing, restarts, state_backend
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
+    from tidegate.config.option import ConfigOption
     from tidegate.config.spans import Span
 
 
@@ -189,56 +190,21 @@ class FileSystemCheckpointStorage:
             configuration.set(checkpointing.SAVEPOINT_DIRECTORY, self._savepoint_path)
 
 
-class RestartStrategyConfiguration(Protocol):
-    """A restart strategy with its numbers."""
+@dataclass(frozen=True, slots=True)
+class RestartStrategyConfiguration:
+    """A restart strategy with its numbers, by option. kind: None leaves it to the configuration."""
+
+    kind: str | None
+    numbers: tuple[tuple[ConfigOption[object], Span], ...] = ()
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same. Raises ConfigError for a number out of bounds."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class NoRestartStrategyConfiguration:
-    """The first failure fails the job."""
-
-    def apply_to(self, configuration: Configuration) -> None:
-        configuration.set(restarts.RESTART_STRATEGY, "disable")
-
-
-@dataclass(frozen=True, slots=True)
-class FixedDelayRestartStrategyConfiguration:
-    """A limited number of restarts, each after a wait; a number is milliseconds."""
-
-    restart_attempts: int
-    delay_between_attempts: Span
-
-    def apply_to(self, configuration: Configuration) -> None:
-        configuration.set(restarts.FIXED_DELAY_ATTEMPTS, self.restart_attempts)
-        configuration.set(restarts.FIXED_DELAY, self.delay_between_attempts)
-        configuration.set(restarts.RESTART_STRATEGY, "fixed-delay")
-
-
-@dataclass(frozen=True, slots=True)
-class FailureRateRestartStrategyConfiguration:
-    """Restarts while no more failures fall into an interval; numbers are milliseconds."""
-
-    failure_rate: int
-    failure_interval: Span
-    delay_interval: Span
-
-    def apply_to(self, configuration: Configuration) -> None:
-        configuration.set(restarts.FAILURE_RATE_MAX, self.failure_rate)
-        configuration.set(restarts.FAILURE_RATE_INTERVAL, self.failure_interval)
-        configuration.set(restarts.FAILURE_RATE_DELAY, self.delay_interval)
-        configuration.set(restarts.RESTART_STRATEGY, "failure-rate")
-
-
-@dataclass(frozen=True, slots=True)
-class FallbackRestartStrategyConfiguration:
-    """The default: exponential delay with checkpoints, no restarts without."""
-
-    def apply_to(self, configuration: Configuration) -> None:
-        configuration.unset(restarts.RESTART_STRATEGY)
+        for option, number in self.numbers:
+            configuration.set(option, number)
+        if self.kind is None:
+            configuration.unset(restarts.RESTART_STRATEGY)
+        else:
+            configuration.set(restarts.RESTART_STRATEGY, self.kind)
 
 
 class RestartStrategies:
@@ -248,27 +214,32 @@ class RestartStrategies:
     """
 
     @staticmethod
-    def no_restart() -> NoRestartStrategyConfiguration:
+    def no_restart() -> RestartStrategyConfiguration:
         """The first failure fails the job."""
-        return NoRestartStrategyConfiguration()
+        return RestartStrategyConfiguration("disable")
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: Span
-    ) -> FixedDelayRestartStrategyConfiguration:
+    ) -> RestartStrategyConfiguration:
         """A limited number of restarts, each after a wait; a number is milliseconds."""
-        return FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
+        attempts = restarts.FIXED_DELAY_ATTEMPTS, restart_attempts
+        delay = restarts.FIXED_DELAY, delay_between_attempts
+        return RestartStrategyConfiguration("fixed-delay", (attempts, delay))
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: Span, delay_interval: Span
-    ) -> FailureRateRestartStrategyConfiguration:
+    ) -> RestartStrategyConfiguration:
         """Restarts, each after a wait, while no more failures fall into an interval."""
-        return FailureRateRestartStrategyConfiguration(
-            failure_rate, failure_interval, delay_interval
+        numbers = (
+            (restarts.FAILURE_RATE_MAX, failure_rate),
+            (restarts.FAILURE_RATE_INTERVAL, failure_interval),
+            (restarts.FAILURE_RATE_DELAY, delay_interval),
         )
+        return RestartStrategyConfiguration("failure-rate", numbers)
 
     @staticmethod
-    def fall_back_restart() -> FallbackRestartStrategyConfiguration:
+    def fall_back_restart() -> RestartStrategyConfiguration:
         """The configuration's strategy, else the default."""
-        return FallbackRestartStrategyConfiguration()
+        return RestartStrategyConfiguration(None)

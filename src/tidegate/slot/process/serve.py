@@ -22,7 +22,7 @@ from tidegate.model.control import Pulse
 from tidegate.model.descriptors import make_room
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
-from tidegate.pyflink.imports import put_in_place, take_away
+from tidegate.pyflink.imports import put_in_place, uninstall
 from tidegate.slot.loop.threads import short_switches
 from tidegate.slot.process.guarded import GuardProcess
 from tidegate.slot.process.printing import Printing
@@ -89,7 +89,7 @@ def serve(invitation: SlotInvitation) -> str:
             return runner.run(_serve(invitation, slot_id, host, chance, guard, printing))
     finally:
         if invitation.pyflink:
-            take_away()
+            uninstall()
         guard.stop()
 
 
