@@ -6,7 +6,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from tests.checkpoint.world import THREE, FixedChance
+from tests.checkpoint.world import THREE
+from tests.worlds.chance import FixedChance
 from tidegate.api.job.hooks import MasterTriggerRestoreHook
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator import commands as ask

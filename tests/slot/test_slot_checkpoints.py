@@ -342,7 +342,7 @@ def test_slow_storage_is_time_of_the_asynchronous_part(monkeypatch: pytest.Monke
     clusters: list[Cluster] = []
 
     def make() -> Cluster:
-        slow = lambda storage: SlowStorage(storage, lambda: clusters[0].clock.advance(0.2))  # noqa: E731
+        slow = lambda storage: SlowStorage(storage, lambda: clusters[0].clock.advance(200))  # noqa: E731
         clusters.append(Cluster(ONE_BY_ONE, operators, wrap=slow))
         return clusters[0]
 

@@ -98,7 +98,7 @@ class BackendMachine(RuleBasedStateMachine):
         ]
         self.lists = [subtask.backend.operator_state(OPERATOR_LIST) for subtask in subtasks]
         for subtask in subtasks:
-            subtask.clock.step_s = 1.0  # so a slice is one piece
+            subtask.clock.step_ms = 1_000  # so a slice is one piece
         self.pending = []
 
     def state(self, name: str, key: int) -> Any:

@@ -113,7 +113,7 @@ def test_entries_of_several_encodings_and_types_stand_beside_each_other(
 
 
 def test_what_was_written_while_it_was_encoded_is_as_at_the_barrier_on_disk(disk: Disk) -> None:
-    subtask = Subtask(key_type=Types.LONG(), step_s=0.01)
+    subtask = Subtask(key_type=Types.LONG(), step_ms=10)
     for key in KEYS:
         put(subtask, key, f"text {key}")
     pending = subtask.backend.snapshot(CheckpointId(1), CANONICAL)

@@ -62,7 +62,7 @@ class Panes:
     """Panes of counts and dicts that say the same; snapshots with the dicts of their time."""
 
     def __init__(self) -> None:
-        self.subtask = Subtask(step_s=1.0)
+        self.subtask = Subtask(step_ms=1_000)
         self.panes = self.subtask.backend.keyed_panes(None)
         self.model: dict[int, dict[int, int]] = {}
         self.pending: list[tuple[Any, dict[tuple[int, int], int]]] = []

@@ -130,7 +130,7 @@ class TtlMachine(RuleBasedStateMachine):
             for subtask in subtasks
         ]
         for subtask in subtasks:
-            subtask.clock.step_s = 1.0  # so a slice is one piece
+            subtask.clock.step_ms = 1_000  # so a slice is one piece
 
     def state(self, name: str, key: int) -> Any:
         for subtask, states in zip(self.subtasks, self.states, strict=True):

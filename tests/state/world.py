@@ -7,6 +7,7 @@ from pathlib import Path
 from flinkformat.handles import StreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SubtaskState
+from tests.worlds.clock import StepClock
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import StateDescriptor
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
@@ -27,28 +28,6 @@ from tidegate.typeinfo.types import TypeInformation
 MAX_PARALLELISM = 8
 
 
-class StepClock:
-    """Each look at the time is a while later, so that slices end where a test wants them to.
-
-    The wall's clock stands still at `at_ms`.
-    """
-
-    def __init__(self, step_s: float = 0.0) -> None:
-        self.step_s = step_s
-        self.now_s = 0.0
-        self.at_ms = 0
-
-    def precise_s(self) -> float:
-        self.now_s += self.step_s
-        return self.now_s
-
-    def monotonic_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def wall_ms(self) -> int:
-        return self.at_ms
-
-
 class Subtask:
     """A backend, and the key that its state stands on."""
 
@@ -59,14 +38,14 @@ class Subtask:
         *,
         max_parallelism: int = MAX_PARALLELISM,
         key_type: TypeInformation | None = None,
-        step_s: float = 0.0,
+        step_ms: float = 0,
         local: LocalPlace | None = None,
         compression: bool = False,
         shared_as: str | None = None,
         log: Callable[[StateScope], ChangeLog] | None = None,
     ) -> None:
         self.key_groups = KeyGroupRange.of(index, parallelism, max_parallelism)
-        self.clock = StepClock(step_s)
+        self.clock = StepClock(step_ms=step_ms, stands_at_ms=0)
         self.cell = KeyCell()
         scope = StateScope(
             OperatorId(bytes(16)),
@@ -92,7 +71,7 @@ class Subtask:
 
     def at(self, ms: int) -> "Subtask":
         """Set the wall's clock."""
-        self.clock.at_ms = ms
+        self.clock.stands_at_ms = ms
         return self
 
     def owns(self, key: object) -> bool:
