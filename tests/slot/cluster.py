@@ -149,6 +149,19 @@ class Cluster:
         """What the pool's thread has begun is done."""
         await asyncio.get_running_loop().run_in_executor(self._pool, lambda: None)
 
+    def holds(self, slot: SlotId) -> list[object]:
+        """The subtasks of a slot, and the inputs and links that they have."""
+        held = self.slots[slot]
+        return [*held._rounds.subtasks, *held._links._inputs, *self.peers(slot)]
+
+    def peers(self, slot: SlotId) -> list[str]:
+        """The slots to which it has links."""
+        return list(self.slots[slot]._links._wires)
+
+    async def nothing_is_beside(self, slot: SlotId) -> None:
+        """What the slot does beside its turns is done."""
+        await self.eventually(lambda: not self.slots[slot]._beside)
+
     # --- the driver's words ---
 
     def tell(self, slot: SlotId, message: ToSlot) -> None:

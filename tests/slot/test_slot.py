@@ -89,8 +89,7 @@ def test_a_cancel_right_behind_the_deployment_leaves_no_subtask(
         await cluster.until(lambda: len(cluster.of(SubtaskChanged)) >= 2)
         await cluster.settle()
         assert {c.state for c in cluster.of(SubtaskChanged)} == {ExecutionState.CANCELED}
-        assert cluster.slots[slot]._rounds.subtasks == {}
-        assert cluster.slots[slot]._links._inputs == {}
+        assert cluster.holds(slot) == []
 
     run(lambda: Cluster(ONE_BY_ONE, pair(log)), work, monkeypatch)
 
@@ -114,7 +113,7 @@ def test_a_cancel_while_the_state_is_fetched_ends_the_subtask_at_once(
         cluster.gate.set()
         await cluster.settle()
         assert ExecutionState.INITIALIZING not in {c.state for c in cluster.of(SubtaskChanged)}
-        assert cluster.slots[slot]._rounds.subtasks == {}
+        assert cluster.holds(slot) == []
 
     run(lambda: Cluster(ONE_BY_ONE, pair(log)), work, monkeypatch)
 
@@ -251,8 +250,7 @@ def test_rows_go_from_slot_to_slot_each_to_the_holder_of_its_key(
         await cluster.deploy(slots)
         await cluster.eventually(lambda: len(counted) == 40)
         assert sorted(counted) == sorted([str(n) for n in range(20)] * 2)
-        links = [cluster.slots[slot]._links for slot in slots]
-        assert [list(each._wires) for each in links] == [["b"], ["a"]]
+        assert [cluster.peers(slot) for slot in slots] == [["b"], ["a"]]
 
     run(
         lambda: Cluster(topology, Two(), keys={"source": KeyBy(selector=lambda v: v)}),
@@ -336,7 +334,7 @@ def test_a_row_that_cannot_be_read_fails_its_reader_and_not_the_link(
         failed = await cluster.changed_to(there, ExecutionState.FAILED)
         assert "invalid literal for int()" in str(failed.error)
         assert cluster.state(here) is ExecutionState.RUNNING
-        assert list(cluster.slots[slots[0]]._links._wires) == ["b"]
+        assert cluster.peers(slots[0]) == ["b"]
 
     run(lambda: Cluster(topology, Fresh()), work, monkeypatch)
 

@@ -21,11 +21,11 @@ from tests.slot.operators import (
     NOTHING,
     ONE_BY_ONE,
     Counting,
-    SlowStorage,
     Stateful,
     pair,
 )
 from tests.slot.world import Recorder, ScriptedSource
+from tests.worlds.storage import SlowStorage
 from tidegate.api.operator import KeyBy, Operator, Output, Polled, Steps
 from tidegate.checkpoint.channel_state.file_format import chunk, file_header
 from tidegate.errors import StorageFailed
@@ -474,7 +474,7 @@ def test_what_was_written_for_a_checkpoint_that_is_given_up_is_deleted(
         await cluster.settle()
         go_on.set()
         await cluster.pool_is_idle()
-        await cluster.eventually(lambda: not cluster.slots[slot]._beside)
+        await cluster.nothing_is_beside(slot)
         assert cluster.files.files == {}
         assert [ack for ack in cluster.of(CheckpointAcknowledged) if ack.execution == sink] == []
         assert cluster.of(CheckpointDeclined) == []

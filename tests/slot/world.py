@@ -1,9 +1,12 @@
 """One subtask in a test: real gate, chain, outputs and state; ports play the slot's part."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+from flinkformat.snapshots import SubtaskState
 from tests.worlds.clock import StepClock
+from tests.worlds.storage import MEMORY
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import (
     Operator,
@@ -16,7 +19,7 @@ from tidegate.api.operator import (
 )
 from tidegate.errors import TidegateError
 from tidegate.model.chance import SeededChance
-from tidegate.model.control import CheckpointDeclined, Deploy, ExecutionState
+from tidegate.model.control import CheckpointDeclined, CheckpointFigures, Deploy, ExecutionState
 from tidegate.model.elements import (
     Barrier,
     Batch,
@@ -311,6 +314,19 @@ class World:
         self.timers = [timer for timer in self.timers if timer[0] > self.clock.now_ms]
         for act in due:
             act()
+
+    def figures(self) -> list[CheckpointFigures]:
+        """What the acknowledgement of each snapshot would say now."""
+        return [each.figures(self.clock.precise_s(), MEMORY) for each in self.snapshots]
+
+    def written(self) -> list[Mapping[OperatorId, SubtaskState]]:
+        """The state of each snapshot, by operator."""
+
+        async def at_once(call: Callable[[], object]) -> object:
+            return call()
+
+        assert all(each.encode(budget_ms=1_000) for each in self.snapshots)
+        return [asyncio.run(each.write(MEMORY, at_once)) for each in self.snapshots]
 
     @property
     def checkpoints_cut(self) -> list[int]:

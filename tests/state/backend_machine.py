@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.properties import examples
 from tests.state.aggregates import Sum
-from tests.state.world import MEMORY, Subtask, merged, restored
+from tests.state.world import Subtask, merged, restored
+from tests.worlds.storage import MEMORY
 from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.state import (
     ListStateDescriptor,

@@ -10,7 +10,8 @@ import pytest
 from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from flinkformat.snapshots import SubtaskState
 from tests.state.disk_world import SMALL, Disk
-from tests.state.world import MEMORY, Subtask, restored
+from tests.state.world import Subtask, restored
+from tests.worlds.storage import MEMORY
 from tidegate import ColumnStateDescriptor, StateTtlConfig, Time, Types, ValueStateDescriptor
 from tidegate.errors import FormatError
 from tidegate.model.elements import CheckpointOptions, SnapshotKind

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.state.world import MAX_PARALLELISM, MEMORY, Subtask, restored
+from tests.state.world import MAX_PARALLELISM, Subtask, restored
+from tests.worlds.storage import MEMORY
 from tidegate.api.state import ColumnStateDescriptor
 from tidegate.model.ids import CheckpointId
 from tidegate.state.columns.column_pages import PAGE_ROWS, FrozenArray

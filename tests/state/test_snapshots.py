@@ -9,17 +9,8 @@ import pytest
 
 from flinkformat.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from tests.state.aggregates import Mean, Sum
-from tests.state.world import (
-    MEMORY,
-    READER,
-    MemoryPlace,
-    Subtask,
-    Viewed,
-    merged,
-    restored,
-    snapshot,
-    stored,
-)
+from tests.state.world import READER, Subtask, Viewed, merged, restored, snapshot, stored
+from tests.worlds.storage import MEMORY, MemoryPlace
 from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.api.state import (
     ListStateDescriptor,

@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.properties import examples
 from tests.state.aggregates import Sum
 from tests.state.disk_world import Disk
-from tests.state.world import MEMORY, Subtask, restored
+from tests.state.world import Subtask, restored
+from tests.worlds.storage import MEMORY
 from tidegate import (
     AggregateFunction,
     ListStateDescriptor,

@@ -1,13 +1,13 @@
 """One operator's state in a test: keys set by hand, snapshots into memory, restore at any scale."""
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 
 from flinkformat.handles import StreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SubtaskState
 from tests.worlds.clock import StepClock
+from tests.worlds.storage import MEMORY
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import StateDescriptor
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
@@ -19,9 +19,7 @@ from tidegate.state.log.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot
 from tidegate.state.protocols import StateReads
 from tidegate.state.scope import StateScope
-from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.reading import InlineReader
-from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import TypeInformation
 
@@ -84,26 +82,6 @@ class Subtask:
             assert group in self.key_groups and key not in found
             found[key] = value
         return found
-
-
-_NAMES = count()
-
-
-class MemoryPlace:
-    """Where all state stays in its handle, unless another stream is given."""
-
-    def __init__(self, stream: CheckpointStateOutputStream | None = None) -> None:
-        self._stream = stream
-
-    def stream(
-        self, scope: CheckpointScope = CheckpointScope.EXCLUSIVE, *, merged: bool = True
-    ) -> CheckpointStateOutputStream:
-        """A stream; no two have one name, for streams are told apart by it."""
-        name = f"memory:/state-{next(_NAMES)}"
-        return self._stream or CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
-
-
-MEMORY = MemoryPlace()
 
 
 class Viewed(InlineReader):
