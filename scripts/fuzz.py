@@ -1,10 +1,10 @@
 """Changes bytes and lets every reader read them: python -m scripts.fuzz MINUTES FIRST READER.
 
 A reader may refuse with the errors that it documents. Any other, a hang, a crash or unbounded
-memory is a fault, told with the command that reads the same input again. MINUTES: shared out among
-the readers; 0 reads one input of each. FIRST: number of the first input, or ``fresh`` for half of
-the time on inputs from 1 on, and half on inputs that nobody has read yet. READER: the one to run,
-by its name; all where it is empty.
+memory is a fault, told with the command that reads the same input again. MINUTES: of all
+processors, shared out among the readers; 0 reads one input of each. FIRST: number of the first
+input, or ``fresh`` for half of the time on inputs from 1 on, and half on inputs that nobody has
+read yet. READER: the one to run, by its name; all where it is empty.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def report(tallies: Sequence[Tally], *, with_traces: bool) -> Iterator[str]:
     """A line for each reader, what was found, and last what there is to say of all."""
     yield f"{'reader':36} {'inputs':>10} {'a second':>9} {'most MB':>8} faults"
     for tally in tallies:
-        rate = tally.inputs / max(tally.wall_s, 1e-3)
+        rate = tally.inputs / max(tally.cpu_s, 1e-3)
         yield (
             f"{tally.reader.name:36} {tally.inputs:10,} {rate:9,.0f} {tally.most_mb:8.0f} "
             f"{len(tally.faults) or '-'}"

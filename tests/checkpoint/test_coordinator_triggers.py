@@ -12,7 +12,6 @@ from tests.checkpoint.world import (
     EVERY_SECOND,
     TOLERANT,
     WALL_MS,
-    FixedChance,
     World,
     chain,
     keyed_state,
@@ -22,6 +21,7 @@ from tests.checkpoint.world import (
     started,
     vertex,
 )
+from tests.worlds.chance import FixedChance
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.model.control import (

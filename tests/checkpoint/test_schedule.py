@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checkpoint.world import FixedChance
+from tests.worlds.chance import FixedChance
 from tidegate.checkpoint.coordinator.schedule import Schedule
 from tidegate.model.ids import OperatorId
 from tidegate.model.settings import CheckpointSettings

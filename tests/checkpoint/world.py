@@ -14,6 +14,7 @@ from flinkformat.snapshots import (
     RetentionPolicy,
     SubtaskState,
 )
+from tests.worlds.chance import FixedChance
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
@@ -55,21 +56,6 @@ WALL_MS = 1_700_000_000_000
 BY_HAND = CheckpointSettings(retained_max=1, retention=RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS)
 EVERY_SECOND = replace(BY_HAND, interval_ms=1_000)
 TOLERANT = replace(EVERY_SECOND, tolerable_failures=100)
-
-
-class FixedChance:
-    """Draws the lowest value, or the one it is told."""
-
-    def __init__(self, ms: int | None = None) -> None:
-        self.ms = ms
-        self.drawn: list[tuple[int, int]] = []
-
-    def uniform_ms(self, low: int, high: int) -> int:
-        self.drawn.append((low, high))
-        return low if self.ms is None else min(max(self.ms, low), high)
-
-    def bits64(self) -> int:
-        return 0
 
 
 def vertex(name: str, parallelism: int, *, coordinator: bool = False) -> Vertex:

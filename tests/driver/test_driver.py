@@ -280,7 +280,7 @@ def test_a_driver_that_is_ended_from_outside_closes_what_it_opened() -> None:
         await asyncio.gather(running, return_exceptions=True)
         assert isinstance(world.result.exception(), JobCanceled)
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert not world.network._listeners
+        assert not world.network.listeners
 
     run(work)
 

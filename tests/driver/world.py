@@ -110,7 +110,7 @@ class World:
             await self.driver.run()
         others = asyncio.all_tasks() - before
         assert not others, f"tasks are left: {others}"
-        assert not self.network._listeners, "a listener is left"
+        assert not self.network.listeners, "a listener is left"
 
     @property
     def result(self) -> Future[JobExecutionResult]:

@@ -29,7 +29,7 @@ class Jobs:
     """
 
     def __init__(self, make: MakeEnvironment, folder: Path) -> None:
-        self._make = make
+        self.make = make
         self._started: list[JobClient] = []
         self.folder = folder
         self.checkpoints = folder / "checkpoints"
@@ -41,7 +41,7 @@ class Jobs:
             configuration.set(key, value)
         if str(settings.get("execution.checkpointing.dir")).startswith("faulty:"):
             configuration.set("tidegate.local.in-process", "true")  # see tests/e2e/faulty_store.py
-        return self._make(parallelism, configuration)
+        return self.make(parallelism, configuration)
 
     def checkpointed(
         self, parallelism: int, interval_ms: int, **settings: object

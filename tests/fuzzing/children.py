@@ -50,7 +50,7 @@ class Tally:
     reader: Reader
     inputs: int = 0
     most_mb: float = 0.0
-    wall_s: float = 0.0
+    cpu_s: float = 0.0
     faults: dict[tuple[str, str], Fault] = field(default_factory=dict)
     times: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Child:
         self._process.start()
         theirs.close()
         self._last_at = OPENING
-        self._since = self._cpu_s(), time.monotonic()
+        self._since = self.cpu_s(), time.monotonic()
 
     # --- in the parent ---
 
@@ -120,7 +120,7 @@ class Child:
                 return None
             how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
             return self._broken(at, how)
-        cpu_s, now_s = self._cpu_s(), time.monotonic()
+        cpu_s, now_s = self.cpu_s(), time.monotonic()
         if at != self._last_at:
             self._last_at, self._since = at, (cpu_s, now_s)
             return None
@@ -155,12 +155,12 @@ class Child:
         lines = [line.strip() for line in trace.splitlines() if "tidegate" in line]
         return Fault(self.reader.name, at, what, lines[0] if lines else "unknown", trace)
 
-    def _cpu_s(self) -> float:
+    def cpu_s(self) -> float:
         try:
             times = psutil.Process(self._process.pid).cpu_times()
         except psutil.NoSuchProcess:
             return 0.0
-        return times.user + times.system
+        return sum(times[:4])  # its own and its children's, those that have ended
 
     # --- in the child ---
 
@@ -213,7 +213,7 @@ def numbers_from(firsts: Sequence[int], begin: int = 0) -> Iterator[int]:
 def watched(
     reader: Reader, firsts: Sequence[int], seconds: float, inputs_max: int | None = None
 ) -> Iterator[Tally]:
-    """Reads inputs for so many seconds of the wall; the tally, at each look.
+    """Reads inputs for so many seconds of the processor; the tally, at each look.
 
     A child that breaks is followed by another, which begins behind the case that broke it.
     """
@@ -232,8 +232,8 @@ def watched(
 
 def _to_its_end(child: Child, tally: Tally, seconds: float) -> Generator[Tally, None, Fault | None]:
     """Looks at a child until it is over; what it did not come back from."""
-    before = tally.inputs, tally.wall_s
-    began_s = time.monotonic()
+    before = tally.inputs, tally.cpu_s
+    began_s = 0.0
     over = False
     while not over:
         yield tally
@@ -241,14 +241,15 @@ def _to_its_end(child: Child, tally: Tally, seconds: float) -> Generator[Tally, 
         fault = child.breakdown()
         for found in child.faults():
             tally.add(found)
+        cpu_s = child.cpu_s()
         if child.at == OPENING:
-            began_s = time.monotonic()
+            began_s = cpu_s
         tally.inputs = before[0] + child.inputs
-        tally.wall_s = before[1] + time.monotonic() - began_s
+        tally.cpu_s = max(tally.cpu_s, before[1] + cpu_s - began_s)
         tally.most_mb = max(tally.most_mb, child.most_mb)
         if fault is not None:
             tally.add(fault)
             return fault
-        if tally.wall_s > seconds:
+        if tally.cpu_s > seconds:
             child.stop()
     return None

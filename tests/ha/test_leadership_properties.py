@@ -163,14 +163,14 @@ def test_one_leads_nothing_is_lost_and_ids_only_grow(seed: int) -> None:
 
 
 async def seals_without_a_second_look(store: HaStore, epoch: int, *, by: Epoch) -> None:
-    last = await chain._last_number(store, epoch)
+    last = await chain.last_number(store, epoch)
     await store.create(place_path(epoch, last + 1), encode(Seal(by)))
 
 
 async def reads_before_it_seals(store: HaStore, epoch: Epoch) -> JobRecord | None:
     newest = await chain.newest_record(store)
     for lower in range(epoch - 1, 0, -1):
-        await chain._seal(store, lower, by=epoch)
+        await chain.seal(store, lower, by=epoch)
     return newest
 
 
@@ -180,7 +180,7 @@ async def seals_nothing(store: HaStore, epoch: Epoch) -> JobRecord | None:
 
 async def seals_only_the_epoch_below(store: HaStore, epoch: Epoch) -> JobRecord | None:
     if epoch > 1:
-        await chain._seal(store, epoch - 1, by=epoch)
+        await chain.seal(store, epoch - 1, by=epoch)
     return await chain.newest_record(store)
 
 
@@ -210,7 +210,7 @@ async def forgets_its_newest_record(self: Leadership) -> None:
 
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "seals without a second look": (chain, "_seal", seals_without_a_second_look),
+    "seals without a second look": (chain, "seal", seals_without_a_second_look),
     "reads before it seals": (leadership, "seal_below", reads_before_it_seals),
     "seals nothing": (leadership, "seal_below", seals_nothing),
     "seals only the epoch below": (leadership, "seal_below", seals_only_the_epoch_below),

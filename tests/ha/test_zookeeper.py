@@ -247,7 +247,7 @@ def test_a_chain_that_somebody_deleted_is_not_guessed_at(zookeeper: ZooKeeperSer
         async with over_zookeeper(zookeeper.settings()) as store:
             leader = await leads(store, 1)
             await leader.close()
-            await asyncio.to_thread(store._client.delete, store._node, recursive=True)
+            await asyncio.to_thread(store._client.delete, store.node, recursive=True)
             with pytest.raises(StorageFailed, match="is gone"):
                 await store.list("claims/")
             with pytest.raises(OutcomeUnknown, match="is gone"):

@@ -86,14 +86,14 @@ def test_a_chain_is_kept_where_only_its_user_reads_and_changes_it(asking: ZooKee
         async with over_zookeeper(settings) as store:
             leader = await leads(store, 1)
             await leader.add(await leader.next_checkpoint_id(), "/c/chk-1")
-            assert await acl_of(store, store._node) == {f"sasl:{USER}"}
+            assert await acl_of(store, store.node) == {f"sasl:{USER}"}
             assert await store.list("") != []
             other = await asyncio.to_thread(stranger, asking)
             try:
                 with pytest.raises(NoAuthError):
-                    await asyncio.to_thread(other.get_children, store._node)
+                    await asyncio.to_thread(other.get_children, store.node)
                 with pytest.raises(NoAuthError):
-                    await asyncio.to_thread(other.delete, store._node, recursive=True)
+                    await asyncio.to_thread(other.delete, store.node, recursive=True)
             finally:
                 other.stop()
                 other.close()
@@ -107,10 +107,10 @@ def test_what_was_left_open_is_locked_by_the_next_driver(asking: ZooKeeperServer
         settings = replace(asking.settings(), login=LOGIN)
         async with over_zookeeper(settings) as store:
             await store.create("claims/0000000001", b"x")
-            assert await acl_of(store, store._node) == {"world:anyone"}
+            assert await acl_of(store, store.node) == {"world:anyone"}
         async with over_zookeeper(replace(settings, creator_only=True)) as store:
-            assert await acl_of(store, store._node) == {f"sasl:{USER}"}
-            assert await acl_of(store, f"{store._node}/claims.0000000001") == {f"sasl:{USER}"}
+            assert await acl_of(store, store.node) == {f"sasl:{USER}"}
+            assert await acl_of(store, f"{store.node}/claims.0000000001") == {f"sasl:{USER}"}
             assert await store.read("claims/0000000001") == b"x"
 
     run(work())
@@ -156,7 +156,7 @@ def test_a_chain_is_kept_over_tls(
             for number in range(1, 21):
                 await leader.add(await leader.next_checkpoint_id(), f"/c/chk-{number}")
             await leader.close()
-            assert all(who.startswith("x509:") for who in await acl_of(store, store._node))
+            assert all(who.startswith("x509:") for who in await acl_of(store, store.node))
 
     run(work())
 

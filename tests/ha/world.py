@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from tests.worlds.clock import StepClock
 from tidegate.errors import StorageFailed
 
 if TYPE_CHECKING:
@@ -19,21 +20,10 @@ if TYPE_CHECKING:
     from tidegate.model.settings import ZooKeeperSettings
 
 
-class SteppedClock:
+class SteppedClock(StepClock):
     """A clock that goes on by pauses alone; the loop takes no real time."""
 
-    def __init__(self) -> None:
-        self.now_ms = 0
-        self.calls = 0
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now_ms
-
-    def precise_s(self) -> float:
-        return self.now_ms / 1_000
+    calls = 0
 
     async def pause(self, duration_ms: int, /) -> None:
         """Waits until the clock stands that much later, moving it by a millisecond a turn."""

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from tests.checkpoint.world import FixedChance, chain, vertex
+from tests.checkpoint.world import chain, vertex
 from tests.jobmaster.world import World
+from tests.worlds.chance import FixedChance
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded
 from tidegate.errors import (
     TidegateError,

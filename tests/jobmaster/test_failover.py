@@ -472,7 +472,7 @@ def test_a_lost_slot_restarts_the_regions_that_it_hosted_on_its_replacement() ->
     pass_time(world, 2_000)
     assert [s.attempt for s in world.subtasks()] == [0, 1, 0, 0, 1, 0]
     again = world.sent(Deploy)[6:]
-    assert {world._slot_of(deploy.execution) for deploy in again} == {new.id}
+    assert {world.slot_of(deploy.execution) for deploy in again} == {new.id}
     assert all(set(deploy.peers.values()) == {new.id} for deploy in again)
 
 

@@ -242,10 +242,10 @@ def test_a_lost_slot_is_replaced_and_the_job_restored_on_the_slots_there_are() -
     pass_time(world, 2_000)
     assert world.status is JobStatus.RUNNING
     deployed = [d for d in world.sent(Deploy) if d.execution.attempt == 1]
-    assert {world._slot_of(d.execution) for d in deployed} == {*world.slots}
+    assert {world.slot_of(d.execution) for d in deployed} == {*world.slots}
     assert replacement.id in world.slots and lost not in world.slots
     for deploy in deployed:  # who lived on keeps the index of its subtasks
-        slot = world._slot_of(deploy.execution)
+        slot = world.slot_of(deploy.execution)
         if slot != replacement.id:
             assert slot == f"slot-{deploy.execution.subtask.index}"
 

@@ -98,7 +98,7 @@ def test_subtask_i_of_each_vertex_shares_slot_i_and_each_knows_its_peers() -> No
     world = World().running()
     for deploy in world.sent(Deploy):
         index = deploy.execution.subtask.index
-        assert world._slot_of(deploy.execution) == f"slot-{index}"
+        assert world.slot_of(deploy.execution) == f"slot-{index}"
         for channel, peer in deploy.peers.items():
             other = channel.consumer if channel.producer == index else channel.producer
             assert peer in (f"slot-{other}", f"slot-{index}")
@@ -226,7 +226,7 @@ def test_what_slots_measured_is_shown_and_what_an_older_attempt_says_is_not() ->
     world = World().running()
     execution = world.executions[0]
     older = ExecutionId(execution.subtask, type(execution.attempt)(99), execution.epoch)
-    slot = world._slot_of(execution)
+    slot = world.slot_of(execution)
     assert slot is not None
     world.send(Pulse(slot, 40, figures={execution: SubtaskFigures(rows_in=7)}))
     world.send(Pulse(slot, 41, figures={older: SubtaskFigures(rows_in=9)}))
@@ -247,7 +247,7 @@ def test_rows_are_counted_over_all_attempts() -> None:
     world.change(first, ExecutionState.FAILED, SlotLost("gone"), figures=last)
     world.wake_up_to(world.now_ms + 1)
     second = world.executions[0]
-    slot = world._slot_of(second)
+    slot = world.slot_of(second)
     assert second != first and slot is not None
     world.send(Pulse(slot, figures={second: SubtaskFigures(counts=RowCounts(read=3, skipped=1))}))
     view = world.machine.view(world.now_ms)

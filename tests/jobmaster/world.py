@@ -6,7 +6,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from tests.checkpoint.world import THREE, FixedChance
+from tests.checkpoint.world import THREE
+from tests.worlds.chance import FixedChance
 from tidegate.api.job.hooks import MasterTriggerRestoreHook
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator import commands as ask
@@ -159,7 +160,7 @@ class World:
 
     def lose(self, slot: SlotId, error: TidegateError | None = None) -> list[JobCommand]:
         self.slots.pop(slot, None)
-        for execution in [e for e in self.states if self._slot_of(e) == slot]:
+        for execution in [e for e in self.states if self.slot_of(e) == slot]:
             del self.states[execution]
         return self.send(SlotLeft(slot, error))
 
@@ -297,7 +298,7 @@ class World:
     def subtasks(self) -> list[SubtaskView]:
         return [s for vertex in self.machine.view(self.now_ms).vertices for s in vertex.subtasks]
 
-    def _slot_of(self, execution: ExecutionId) -> SlotId | None:
+    def slot_of(self, execution: ExecutionId) -> SlotId | None:
         for command in reversed(self.of(SendToSlot)):
             if isinstance(command.message, Deploy) and command.message.execution == execution:
                 return command.slot

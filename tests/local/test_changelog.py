@@ -39,7 +39,7 @@ class Logged(Jobs):
     """The same with a changelog, over either backend."""
 
     def __init__(self, jobs: Jobs, backend: str) -> None:
-        super().__init__(jobs._make, jobs.folder)  # pyright: ignore[reportPrivateUsage]
+        super().__init__(jobs.make, jobs.folder)
         self._inner = jobs
         self._settings: dict[str, object] = {
             **LOGGED,

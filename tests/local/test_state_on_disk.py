@@ -47,7 +47,7 @@ class JobsOnDisk(Jobs):
     """The same, with a cache of few entries, so that most of the state is not in it."""
 
     def __init__(self, jobs: Jobs) -> None:
-        super().__init__(jobs._make, jobs.folder)  # pyright: ignore[reportPrivateUsage]
+        super().__init__(jobs.make, jobs.folder)
         self._inner = jobs
 
     def env(self, parallelism: int = 1, **settings: object) -> StreamExecutionEnvironment:

@@ -406,7 +406,7 @@ PROTOCOL = [
     Mutant(
         "the record before is not sealed",
         "ha/chain.py",
-        "        await _seal(store, lower, by=epoch)\n",
+        "        await seal(store, lower, by=epoch)\n",
         "",
     ),
     Mutant(

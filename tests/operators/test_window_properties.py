@@ -203,13 +203,13 @@ def agree(
         sent = [(key, case.value(next(numbers)), time) for key, time in given]
         run.send(sent)
         for key, value, time in sent if known else ():
-            model.record(key, value, run.clock.now_ms if case.rules.by_clock else time)
+            model.record(key, value, run.clock.stands_at_ms if case.rules.by_clock else time)
 
     def later(ms: int) -> None:
         nonlocal watermark
         if case.rules.by_clock:
-            run.at(run.clock.now_ms + ms)
-            model.advance(run.clock.now_ms - 1)
+            run.at(run.clock.stands_at_ms + ms)
+            model.advance(run.clock.stands_at_ms - 1)
             return
         watermark = min(watermark + ms, MAX_WATERMARK_MS)
         run.watermark(watermark)

@@ -59,7 +59,7 @@ def test_a_clock_that_was_put_back_makes_nobody_late(
     run = running(assigner, clock_ms=100)
     run.send([("a", 1, None)])
     run.at(110)
-    run.clock.now_ms = 93
+    run.clock.stands_at_ms = 93
     run.send([("a", 2, None)])
     run.at(200)
     assert [value for value, _ in run.taken()] == [("a", *window) for window in windows]

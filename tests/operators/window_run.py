@@ -6,6 +6,7 @@ from typing import Any
 
 from flinkformat.snapshots import SubtaskState
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, stored
+from tests.worlds.clock import StepClock
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator, Pause, Steps
 from tidegate.metrics import MetricRegistry
@@ -52,31 +53,12 @@ class Taken:
         self.watermarks.append(watermark.ms)
 
 
-class ManualClock:
-    """step_ms: what passes with each look at the monotonic clock."""
-
-    def __init__(self, wall_ms: int = 0) -> None:
-        self.now_ms = wall_ms
-        self.passed_ms = 0
-        self.step_ms = 0
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        self.passed_ms += self.step_ms
-        return self.passed_ms
-
-    def precise_s(self) -> float:
-        return self.passed_ms / 1000
-
-
 class Host:
     """Writes down when an operator is to be woken; nothing else is asked for."""
 
     takes_input = True
 
-    def __init__(self, clock: ManualClock, alarms: list[int]) -> None:
+    def __init__(self, clock: StepClock, alarms: list[int]) -> None:
         self.clock = clock
         self.wake_at = alarms.append
 
@@ -124,7 +106,7 @@ class WindowRun:
         self._settings = JobSettings(
             checkpoints=CheckpointSettings(interval_ms=1), slot=SlotSettings(rows=batch_rows)
         )
-        self.clock = ManualClock(clock_ms)
+        self.clock = StepClock(stands_at_ms=clock_ms)
         self._kept: list[tuple[object, int | None]] = []
         self._deploy([Subtask(i, parallelism, key_type=key_type) for i in range(parallelism)])
 
@@ -179,12 +161,12 @@ class WindowRun:
 
     def at(self, wall_ms: int) -> None:
         """The wall clock shows that now; who asked to be woken by then is woken."""
-        self.clock.passed_ms += max(1, wall_ms - self.clock.now_ms)
-        self.clock.now_ms = wall_ms
+        self.clock.now_ms += max(1, wall_ms - self.clock.stands_at_ms)
+        self.clock.stands_at_ms = wall_ms
         for hosted in self.subtasks:
             rounds = 0
-            while hosted.alarms and min(hosted.alarms) <= self.clock.passed_ms:
-                hosted.wake(self.clock.passed_ms)
+            while hosted.alarms and min(hosted.alarms) <= self.clock.now_ms:
+                hosted.wake(self.clock.now_ms)
                 rounds += 1
                 if self.clock.step_ms and rounds == 3:
                     break  # time passes at each look, and never on the wall: it is never early

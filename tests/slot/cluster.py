@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 import structlog
 
+from tests.worlds.clock import StepClock
 from tidegate.api import ship
 from tidegate.api.operator import KeyBy, Operator, OutputPlan, VertexPlan
 from tidegate.jobmaster.execution_graph import ExecutionGraph
@@ -53,26 +54,6 @@ SETTINGS = JobSettings(
 Message = TypeVar("Message")
 
 
-class TickingClock:
-    """Each look at the time is ten microseconds later; `advance` for more."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def advance(self, seconds: float) -> None:
-        self.now_s += seconds
-
-    def precise_s(self) -> float:
-        self.now_s += 1e-5
-        return self.now_s
-
-    def monotonic_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.monotonic_ms()
-
-
 class SlotHandler:
     """The driver's end of one slot's link."""
 
@@ -110,7 +91,7 @@ class Cluster:
     ) -> None:
         self.topology = topology
         self.settings = settings
-        self.clock = TickingClock()
+        self.clock = StepClock(1_000_000, step_ms=0.01)
         self.files = MemoryFiles()
         self.gate = asyncio.Event()
         self.gate.set()
@@ -167,6 +148,19 @@ class Cluster:
     async def pool_is_idle(self) -> None:
         """What the pool's thread has begun is done."""
         await asyncio.get_running_loop().run_in_executor(self._pool, lambda: None)
+
+    def holds(self, slot: SlotId) -> list[object]:
+        """The subtasks of a slot, and the inputs and links that they have."""
+        held = self.slots[slot]
+        return [*held._rounds.subtasks, *held._links._inputs, *self.peers(slot)]
+
+    def peers(self, slot: SlotId) -> list[str]:
+        """The slots to which it has links."""
+        return list(self.slots[slot]._links._wires)
+
+    async def nothing_is_beside(self, slot: SlotId) -> None:
+        """What the slot does beside its turns is done."""
+        await self.eventually(lambda: not self.slots[slot]._beside)
 
     # --- the driver's words ---
 

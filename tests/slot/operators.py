@@ -1,6 +1,5 @@
-"""Operators, topologies and storages that tests of slots share."""
+"""Operators and topologies that tests of slots share."""
 
-from collections.abc import Callable
 from typing import Any
 
 from tests.slot.cluster import line, vertex
@@ -8,8 +7,6 @@ from tests.slot.world import Recorder, ScriptedSource
 from tidegate.api.operator import Operator, OperatorContext, Output, Polled, Steps
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.model.elements import Batch, RowBatch
-from tidegate.storage.checkpoints import CheckpointStorage
-from tidegate.storage.stream_factory import CheckpointStreamFactory
 
 NOTHING = [Polled.NOTHING] * 100
 ONE_BY_ONE = line(vertex("source"), vertex("sink"))
@@ -53,29 +50,3 @@ def pair(log: list[str], script: list[object] | None = None) -> dict[str, list[O
         "source": [ScriptedSource("source", log, script or list(NOTHING))],
         "sink": [Recorder("sink", log)],
     }
-
-
-class SlowStorage:
-    """Each stream takes a while, and notes on which thread it was made."""
-
-    def __init__(self, storage: CheckpointStorage, slow: Callable[[], None]) -> None:
-        self._storage = storage
-        self._slow = slow
-
-    def stream_factory(self, *place: Any, **more: Any) -> "SlowFactory":
-        return SlowFactory(self._storage.stream_factory(*place, **more), self._slow)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._storage, name)
-
-
-class SlowFactory:
-    """Makes streams that take a while."""
-
-    def __init__(self, factory: CheckpointStreamFactory, slow: Callable[[], None]) -> None:
-        self._factory = factory
-        self._slow = slow
-
-    def create_stream(self, *named: Any, **more: Any) -> object:
-        self._slow()
-        return self._factory.create_stream(*named, **more)

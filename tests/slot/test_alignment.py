@@ -35,7 +35,7 @@ def came_over_links(world: World) -> None:
 
 
 def processed(world: World) -> list[int]:
-    return [snapshot._times.processed_bytes for snapshot in world.snapshots]
+    return [figures.processed_bytes for figures in world.figures()]
 
 
 @pytest.mark.feature("F121")

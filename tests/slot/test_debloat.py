@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tests.slot.world import ManualClock, Recorder, World, rows
+from tests.slot.world import Recorder, World, rows
 from tidegate.api.operator import Operator, Output, Steps
 from tidegate.model.elements import ArrowBatch, Batch, RowBatch, Watermark
 from tidegate.model.settings import DebloatSettings, JobSettings, SlotSettings
@@ -18,13 +18,14 @@ class Slow(Recorder):
     def __init__(self, row_ms: int) -> None:
         super().__init__("slow", [])
         self.row_ms = row_ms
-        self.clock: ManualClock | None = None
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        assert isinstance(batch, RowBatch) and self.clock is not None
-        self.clock.now_ms += self.row_ms * len(batch)
+        assert isinstance(batch, RowBatch)
+        self.world.clock.now_ms += self.row_ms * len(batch)
         out.emit(batch)
         return None
+
+    world: World
 
 
 class Debloated(World):
@@ -33,20 +34,14 @@ class Debloated(World):
     def __init__(self, row_ms: int, *, credit: int = 1_000) -> None:
         self.slow = Slow(row_ms)
         super().__init__(self.slow, inputs=2, settings=SETTINGS, credit=credit)
-        self.slow.clock = self.clock
+        self.slow.world = self
 
     def turns(self, count: int) -> None:
         """So many turns, each followed by what is due."""
         for _ in range(count):
             assert self.subtask.runnable
             self.turn()
-            self.tick()
-
-    def tick(self) -> None:
-        due = [act for at_ms, act in self.timers if at_ms <= self.clock.now_ms]
-        self.timers = [timer for timer in self.timers if timer[0] > self.clock.now_ms]
-        for act in due:
-            act()
+            self.call_due()
 
 
 @pytest.mark.feature("F246")
@@ -71,7 +66,7 @@ def test_a_subtask_with_nothing_to_do_tells_nothing_and_has_nothing_in_flight() 
     world = Debloated(row_ms=10)
     world.subtask.start()
     world.put(0, rows(*range(60))).run()
-    world.tick()
+    world.call_due()
     asked = list(world.announced)
     for _ in range(20):
         world.pass_time(100)

@@ -10,8 +10,9 @@ import pytest
 from flinkformat.handles import RelativeFileStateHandle, SegmentFileStateHandle
 from flinkformat.state_streams import private_paths
 from tests.slot.cluster import JOB, SETTINGS, Cluster, line, run, vertex
-from tests.slot.operators import NOTHING, SlowStorage, Stateful
+from tests.slot.operators import NOTHING, Stateful
 from tests.slot.world import ScriptedSource
+from tests.worlds.storage import SlowStorage
 from tidegate.api.operator import Operator
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
@@ -148,7 +149,7 @@ def test_a_checkpoint_that_is_given_up_between_two_states_leaves_no_file(
         cluster.tell(slot, CheckpointAborted(sink, CheckpointId(1)))
         await cluster.settle()
         go_on.set()
-        await cluster.eventually(lambda: not cluster.slots[slot]._beside)
+        await cluster.nothing_is_beside(slot)
         assert files_below(tmp_path) == []
         assert [ack for ack in cluster.of(CheckpointAcknowledged) if ack.execution == sink] == []
         assert cluster.of(CheckpointDeclined) == []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.slot.cluster import TickingClock
+from tests.worlds.clock import StepClock
 from tidegate.driver.telling.printed import WAITING_MAX, PrintedLines
 from tidegate.model.control import Printed
 from tidegate.slot.process.printing import Printing
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_whole_lines_are_taken_in_order_with_the_stream_they_were_for() -> None:
-    printing = Printing(10, TickingClock().monotonic_ms)
+    printing = Printing(10, StepClock().monotonic_ms)
     with printing.standard_streams():
         print("one", end="")
         print(" and two\nthree", file=sys.stdout)
@@ -29,7 +29,7 @@ def test_whole_lines_are_taken_in_order_with_the_stream_they_were_for() -> None:
 def test_nothing_is_taken_from_a_process_that_prints_for_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    printing = Printing(0, TickingClock().monotonic_ms)
+    printing = Printing(0, StepClock().monotonic_ms)
     with printing.standard_streams():
         print("one")
     assert printing.take() == () and capsys.readouterr().out == "one\n"
@@ -37,24 +37,24 @@ def test_nothing_is_taken_from_a_process_that_prints_for_itself(
 
 def test_the_streams_come_back() -> None:
     before = sys.stdout, sys.stderr
-    with pytest.raises(ValueError), Printing(1, TickingClock().monotonic_ms).standard_streams():
+    with pytest.raises(ValueError), Printing(1, StepClock().monotonic_ms).standard_streams():
         assert sys.stdout is not before[0]
         raise ValueError
     assert (sys.stdout, sys.stderr) == before
 
 
 def test_more_lines_than_are_wanted_of_a_second_are_counted() -> None:
-    time = TickingClock()
+    time = StepClock()
     printing = Printing(2, time.monotonic_ms)
     with printing.standard_streams():
         print("1\n2\n3\n4")
-        time.advance(1)
+        time.advance(1_000)
         print("5")
     assert printing.take() == (Printed(((False, "1"), (False, "2"), (False, "5")), left_out=2),)
 
 
 def test_lines_of_two_threads_do_not_mix() -> None:
-    printing = Printing(10, TickingClock().monotonic_ms)
+    printing = Printing(10, StepClock().monotonic_ms)
     with printing.standard_streams():
         sys.stdout.write("main ")
         other = threading.Thread(target=lambda: sys.stdout.write("thread\n"))

@@ -21,11 +21,11 @@ from tests.slot.operators import (
     NOTHING,
     ONE_BY_ONE,
     Counting,
-    SlowStorage,
     Stateful,
     pair,
 )
 from tests.slot.world import Recorder, ScriptedSource
+from tests.worlds.storage import SlowStorage
 from tidegate.api.operator import KeyBy, Operator, Output, Polled, Steps
 from tidegate.checkpoint.channel_state.file_format import chunk, file_header
 from tidegate.errors import StorageFailed
@@ -342,7 +342,7 @@ def test_slow_storage_is_time_of_the_asynchronous_part(monkeypatch: pytest.Monke
     clusters: list[Cluster] = []
 
     def make() -> Cluster:
-        slow = lambda storage: SlowStorage(storage, lambda: clusters[0].clock.advance(0.2))  # noqa: E731
+        slow = lambda storage: SlowStorage(storage, lambda: clusters[0].clock.advance(200))  # noqa: E731
         clusters.append(Cluster(ONE_BY_ONE, operators, wrap=slow))
         return clusters[0]
 
@@ -474,7 +474,7 @@ def test_what_was_written_for_a_checkpoint_that_is_given_up_is_deleted(
         await cluster.settle()
         go_on.set()
         await cluster.pool_is_idle()
-        await cluster.eventually(lambda: not cluster.slots[slot]._beside)
+        await cluster.nothing_is_beside(slot)
         assert cluster.files.files == {}
         assert [ack for ack in cluster.of(CheckpointAcknowledged) if ack.execution == sink] == []
         assert cluster.of(CheckpointDeclined) == []

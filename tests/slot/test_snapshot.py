@@ -47,7 +47,7 @@ class Share:
         self.folder = folder
         self.driver = Driver(settings, Stores())
         self.place: CheckpointPlace = self.driver.place(1)
-        self.subtask = Subtask(step_s=1.0, max_parallelism=32)  # each slice is one piece
+        self.subtask = Subtask(step_ms=1_000, max_parallelism=32)  # each slice is one piece
         state = self.subtask.backend.keyed_state(TEXT)
         for key in range(500):
             self.subtask.on(key)

@@ -18,9 +18,10 @@ from flinkformat.handles import (
 )
 from flinkformat.key_groups import KeyGroupRange
 from tests.slot.cluster import JOB, SETTINGS, Cluster, run
-from tests.slot.operators import NOTHING, ONE_BY_ONE, SlowStorage, Stateful, pair
+from tests.slot.operators import NOTHING, ONE_BY_ONE, Stateful, pair
 from tests.slot.world import ScriptedSource
 from tests.state.files_world import fill
+from tests.worlds.storage import SlowStorage
 from tidegate.model.control import (
     CheckpointAborted,
     CheckpointAcknowledged,
@@ -188,7 +189,7 @@ def test_an_upload_under_way_ends_with_its_checkpoint(monkeypatch: pytest.Monkey
         await cluster.settle()
         go_on.set()
         await cluster.pool_is_idle()
-        await cluster.eventually(lambda: not cluster.slots[slot]._beside)
+        await cluster.nothing_is_beside(slot)
         assert cluster.files.files == {} and written == []
         assert cluster.of(CheckpointAcknowledged) == [] and cluster.of(CheckpointDeclined) == []
 

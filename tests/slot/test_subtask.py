@@ -345,8 +345,7 @@ def test_each_operator_of_the_chain_is_asked_once_a_checkpoint_and_its_state_is_
     world.put(0, barrier(1), barrier(2)).run()
     asked = [line for line in log if "snapshot" in line]
     assert asked == [f"{name}: snapshot {n}" for n in (1, 2) for name in "cba"]
-    for snapshot in world.snapshots:
-        assert [operator for operator, _ in snapshot._pieces] == world.operator_ids[::-1]
+    assert [list(states) for states in world.written()] == [world.operator_ids[::-1]] * 2
 
 
 @pytest.mark.feature("F098")
@@ -359,16 +358,14 @@ def test_the_quick_part_and_the_alignment_are_measured() -> None:
     world.put(0, barrier(1, triggered_ms=world.clock.wall_ms() - 500)).run()
     world.clock.now_ms += 200
     world.put(1, barrier(1)).run()
-    times = world.snapshots[0]._times
-    assert round((times.cut_s - times.began_s) * 1000) == 30
-    assert times.alignment_ms == 200
-    assert times.start_delay_ms == 500
+    [figures] = world.figures()
+    assert (figures.sync_ms, figures.alignment_ms, figures.start_delay_ms) == (30, 200, 500)
 
 
 def test_the_delay_of_a_barrier_from_a_clock_ahead_is_never_negative() -> None:
     world = World(Recorder("a", [])).start()
     world.put(0, barrier(1, triggered_ms=world.clock.wall_ms() + 5_000)).run()
-    assert world.snapshots[0]._times.start_delay_ms == 0
+    assert world.figures()[0].start_delay_ms == 0
 
 
 def test_a_function_that_fails_in_its_snapshot_fails_the_subtask() -> None:

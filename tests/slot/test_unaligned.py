@@ -369,12 +369,8 @@ class Run:
         self.world.grant()
 
     def _wait(self) -> None:
-        world = self.world
-        world.clock.now_ms += 30
-        due = [timer for timer in world.timers if timer[0] <= world.clock.now_ms]
-        world.timers = [timer for timer in world.timers if timer not in due]
-        for _, act in due:
-            act()
+        self.world.clock.now_ms += 30
+        self.world.call_due()
 
     def sent_before(self, checkpoint: int) -> list[object]:
         sent: list[object] = []

@@ -1,8 +1,12 @@
 """One subtask in a test: real gate, chain, outputs and state; ports play the slot's part."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+from flinkformat.snapshots import SubtaskState
+from tests.worlds.clock import StepClock
+from tests.worlds.storage import MEMORY
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import (
     Operator,
@@ -15,7 +19,7 @@ from tidegate.api.operator import (
 )
 from tidegate.errors import TidegateError
 from tidegate.model.chance import SeededChance
-from tidegate.model.control import CheckpointDeclined, Deploy, ExecutionState
+from tidegate.model.control import CheckpointDeclined, CheckpointFigures, Deploy, ExecutionState
 from tidegate.model.elements import (
     Barrier,
     Batch,
@@ -49,22 +53,6 @@ from tidegate.transport.credit import credit_for
 
 PERIODIC = JobSettings(checkpoints=CheckpointSettings(interval_ms=1_000), slot=SlotSettings(rows=4))
 WITHOUT_CHECKPOINTS = JobSettings(slot=SlotSettings(rows=4))
-
-
-class ManualClock:
-    """Time stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now_ms
-
-    def precise_s(self) -> float:
-        return self.now_ms / 1000
 
 
 class Recorder(Operator):
@@ -214,7 +202,7 @@ class World:
         restored: CheckpointId | None = None,
         channel_state: ChannelStateWriter | None = None,
     ) -> None:
-        self.clock = ManualClock()
+        self.clock = StepClock(1_000)
         self.chance = SeededChance(0)
         self.log: list[str] = []
         self.calls_for_turns = 0
@@ -318,11 +306,27 @@ class World:
     def pass_time(self, ms: int) -> "World":
         """Time passes, and what was to be called in it is."""
         self.clock.now_ms += ms
+        self.call_due()
+        return self.run()
+
+    def call_due(self) -> None:
         due = [act for at_ms, act in self.timers if at_ms <= self.clock.now_ms]
         self.timers = [timer for timer in self.timers if timer[0] > self.clock.now_ms]
         for act in due:
             act()
-        return self.run()
+
+    def figures(self) -> list[CheckpointFigures]:
+        """What the acknowledgement of each snapshot would say now."""
+        return [each.figures(self.clock.precise_s(), MEMORY) for each in self.snapshots]
+
+    def written(self) -> list[Mapping[OperatorId, SubtaskState]]:
+        """The state of each snapshot, by operator."""
+
+        async def at_once(call: Callable[[], object]) -> object:
+            return call()
+
+        assert all(each.encode(budget_ms=1_000) for each in self.snapshots)
+        return [asyncio.run(each.write(MEMORY, at_once)) for each in self.snapshots]
 
     @property
     def checkpoints_cut(self) -> list[int]:

@@ -25,7 +25,7 @@ from flinkformat.snapshots import (
     SubtaskState,
 )
 from tests.state.disk_world import Disk
-from tests.state.world import StepClock
+from tests.worlds.clock import StepClock
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import (
     ListStateDescriptor,

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.properties import examples
 from tests.state.aggregates import Sum
-from tests.state.world import MEMORY, Subtask, merged, restored
+from tests.state.world import Subtask, merged, restored
+from tests.worlds.storage import MEMORY
 from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.state import (
     ListStateDescriptor,
@@ -98,7 +99,7 @@ class BackendMachine(RuleBasedStateMachine):
         ]
         self.lists = [subtask.backend.operator_state(OPERATOR_LIST) for subtask in subtasks]
         for subtask in subtasks:
-            subtask.clock.step_s = 1.0  # so a slice is one piece
+            subtask.clock.step_ms = 1_000  # so a slice is one piece
         self.pending = []
 
     def state(self, name: str, key: int) -> Any:

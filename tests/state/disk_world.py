@@ -1,6 +1,5 @@
 """State on disk in a test: folders of their own, files in a dict, small caches."""
 
-import itertools
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from flinkformat.handles import (
-    ByteStreamStateHandle,
     FileStateHandle,
     HandleAndLocalPath,
     IncrementalRemoteKeyedStateHandle,
@@ -18,6 +16,7 @@ from flinkformat.handles import (
 )
 from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
 from tests.state.world import Subtask, restored
+from tests.worlds.storage import FilesInDict
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
@@ -32,18 +31,17 @@ SMALL = RocksDBSettings(
 FILES = StateFileSettings(incremental=True, transfer_threads=1)
 
 
-class Disk:
+class Disk(FilesInDict):
     """Folders for key spaces; deleted by `close`. Files written to it are never lost."""
 
     sharing = SharingFilesStrategy.FORWARD_BACKWARD
     where = "a test's disk"
 
     def __init__(self, settings: RocksDBSettings = SMALL) -> None:
+        super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="tidegate-test-"))
         self.folders = LocalFolders(JobId("0" * 32), SlotId("slot"), [self.folder])
         self.memory = RocksDBMemory(settings)
-        self.files: dict[str, bytes] = {}
-        self._numbers = itertools.count()
 
     def close(self) -> None:
         self.folders.close(over=True)
@@ -73,9 +71,6 @@ class Disk:
 
     # --- where a snapshot is written ---
 
-    def new_name(self) -> str:
-        return f"file-{next(self._numbers)}"
-
     def stream(self) -> CheckpointStateOutputStream:
         return CheckpointStateOutputStream(f"memory:/{self.new_name()}", None, buffer_max=1 << 40)
 
@@ -89,23 +84,6 @@ class Disk:
         name, data = f"{scope.name}/{self.new_name()}", b"".join(parts)
         self.files[name] = data
         return FileStateHandle(name, len(data))
-
-    # --- where one is read ---
-
-    def read(self, handle: StreamStateHandle) -> bytes:
-        if isinstance(handle, ByteStreamStateHandle):
-            return handle.data
-        assert isinstance(handle, FileStateHandle)
-        return self.files[handle.file_path]
-
-    def view(self, handle: StreamStateHandle, new_file: object = None) -> memoryview:
-        return memoryview(self.read(handle))
-
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        target.write_bytes(self.read(handle))
-
-    def holds(self, handle: StreamStateHandle, file: Path) -> bool:
-        return file.read_bytes() == self.read(handle)
 
     def resolved(self, state: SubtaskState) -> SubtaskState:
         """A state as the driver keeps it: with files where it names those of other checkpoints."""

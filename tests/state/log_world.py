@@ -1,12 +1,11 @@
 """A changelog in a test: files in a dict, a driver's registry, and uploads that wait to be run."""
 
-import itertools
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-from flinkformat.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
+from flinkformat.handles import FileStateHandle, StreamStateHandle
 from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
 from flinkformat.state_streams import files_of, shared_handles
+from tests.worlds.storage import FilesInDict
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
@@ -44,7 +43,7 @@ class _File:
         self._files.pop(self._name, None)
 
 
-class Logs:
+class Logs(FilesInDict):
     """Where logs and checkpoints go, and what the driver knows of the files.
 
     waiting: calls that are to be run off the loop. fails: whether uploads do.
@@ -54,13 +53,12 @@ class Logs:
     where = "a test's logs"
 
     def __init__(self, settings: ChangelogSettings = SMALL) -> None:
-        self.files: dict[str, bytes] = {}
+        super().__init__()
         self.registry = SharedStateRegistry()
         self.waiting: list[Callable[[], None]] = []
         self.meanwhile: list[Callable[[], None]] = []
         self.fails = False
         self._settings = settings
-        self._numbers = itertools.count()
 
     def log(self, scope: StateScope) -> ChangeLog:
         """A new subtask's log."""
@@ -76,9 +74,6 @@ class Logs:
         while self.waiting:
             self.waiting.pop(0)()
 
-    def new_name(self) -> str:
-        return f"file-{next(self._numbers)}"
-
     # --- the driver ---
 
     def acknowledged(self, state: SubtaskState, checkpoint: int) -> SubtaskState:
@@ -92,23 +87,6 @@ class Logs:
         """A checkpoint is complete, and the only one that is kept."""
         for path in self.registry.release_below(CheckpointId(checkpoint)):
             del self.files[path]
-
-    # --- where a snapshot is read ---
-
-    def read(self, handle: StreamStateHandle) -> bytes:
-        if isinstance(handle, ByteStreamStateHandle):
-            return handle.data
-        assert isinstance(handle, FileStateHandle)
-        return self.files[handle.file_path]
-
-    def view(self, handle: StreamStateHandle, new_file: object = None) -> memoryview:
-        return memoryview(self.read(handle))
-
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        target.write_bytes(self.read(handle))
-
-    def holds(self, handle: StreamStateHandle, file: Path) -> bool:
-        return file.read_bytes() == self.read(handle)
 
 
 class Place:

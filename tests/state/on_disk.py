@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.state.world import MEMORY, Subtask
+from tests.worlds.storage import MEMORY
 from tidegate import (
     MapStateDescriptor,
     Types,
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import SubtaskState
     from tests.state.disk_world import Disk
+    from tests.state.world import Subtask
     from tidegate.api.state import StateDescriptor
 
 

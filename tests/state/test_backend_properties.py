@@ -14,7 +14,8 @@ from tests.state.backend_machine import (
     BackendMachine,
 )
 from tests.state.disk_world import Disk
-from tests.state.world import MEMORY, Subtask, merged, restored
+from tests.state.world import Subtask, merged, restored
+from tests.worlds.storage import MEMORY
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId
 

@@ -10,7 +10,8 @@ import pytest
 from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from flinkformat.snapshots import SubtaskState
 from tests.state.disk_world import SMALL, Disk
-from tests.state.world import MEMORY, Subtask, restored
+from tests.state.world import Subtask, restored
+from tests.worlds.storage import MEMORY
 from tidegate import ColumnStateDescriptor, StateTtlConfig, Time, Types, ValueStateDescriptor
 from tidegate.errors import FormatError
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
@@ -113,7 +114,7 @@ def test_entries_of_several_encodings_and_types_stand_beside_each_other(
 
 
 def test_what_was_written_while_it_was_encoded_is_as_at_the_barrier_on_disk(disk: Disk) -> None:
-    subtask = Subtask(key_type=Types.LONG(), step_s=0.01)
+    subtask = Subtask(key_type=Types.LONG(), step_ms=10)
     for key in KEYS:
         put(subtask, key, f"text {key}")
     pending = subtask.backend.snapshot(CheckpointId(1), CANONICAL)

@@ -16,7 +16,8 @@ from tests.properties import examples
 from tests.state.backend_machine import SMALL, WRITE, BackendMachine
 from tests.state.disk_world import Disk
 from tests.state.log_world import Logs, Place
-from tests.state.world import MEMORY, Subtask, restored
+from tests.state.world import Subtask, restored
+from tests.worlds.storage import MEMORY
 from tidegate.errors import StorageFailed
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tests.state.world import MAX_PARALLELISM, MEMORY, Subtask, restored
+from tests.state.world import MAX_PARALLELISM, Subtask, restored
+from tests.worlds.storage import MEMORY
 from tidegate.api.state import ColumnStateDescriptor
 from tidegate.model.ids import CheckpointId
 from tidegate.state.columns.column_pages import PAGE_ROWS, FrozenArray
@@ -62,7 +63,7 @@ class Panes:
     """Panes of counts and dicts that say the same; snapshots with the dicts of their time."""
 
     def __init__(self) -> None:
-        self.subtask = Subtask(step_s=1.0)
+        self.subtask = Subtask(step_ms=1_000)
         self.panes = self.subtask.backend.keyed_panes(None)
         self.model: dict[int, dict[int, int]] = {}
         self.pending: list[tuple[Any, dict[tuple[int, int], int]]] = []

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
-from tests.state.world import MEMORY, READER, Subtask, merged, restored, snapshot
+from tests.state.world import READER, Subtask, merged, restored, snapshot
+from tests.worlds.storage import MEMORY
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.errors import FormatError, TidegateError
 from tidegate.model.ids import CheckpointId

@@ -496,7 +496,7 @@ def test_each_completed_checkpoint_is_the_state_at_its_barrier(
 ) -> None:
     """Of many key groups all that have changed are written whole, of two only keys."""
     driven = Driven(groups)
-    driven.subtask.clock.step_s = 1.0
+    driven.subtask.clock.step_ms = 1_000
     for key in range(31 if groups == GROUPS else KEYS):
         driven.do("text", key, key)
         driven.do("seen", key, key)

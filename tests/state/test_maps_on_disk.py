@@ -15,7 +15,8 @@ from tests.properties import examples
 from tests.state.disk_world import SMALL, Disk
 from tests.state.log_world import Logs, Place
 from tests.state.on_disk import NUMBERS, batch_comes, maps, saved, taken
-from tests.state.world import MEMORY, Subtask, merged, restored
+from tests.state.world import Subtask, merged, restored
+from tests.worlds.storage import MEMORY
 from tidegate import (
     MapStateDescriptor,
     StateTtlConfig,

@@ -6,7 +6,8 @@ from itertools import chain
 import pytest
 
 from flinkformat.handles import ByteStreamStateHandle, OperatorStreamStateHandle, StateDistribution
-from tests.state.world import MEMORY, READER, Subtask, restored, snapshot, stored
+from tests.state.world import READER, Subtask, restored, snapshot, stored
+from tests.worlds.storage import MEMORY
 from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor, RedistributionMode
 from tidegate.api.state.ttl import StateTtlConfig
 from tidegate.errors import (

@@ -9,17 +9,8 @@ import pytest
 
 from flinkformat.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from tests.state.aggregates import Mean, Sum
-from tests.state.world import (
-    MEMORY,
-    READER,
-    MemoryPlace,
-    Subtask,
-    Viewed,
-    merged,
-    restored,
-    snapshot,
-    stored,
-)
+from tests.state.world import READER, Subtask, Viewed, merged, restored, snapshot, stored
+from tests.worlds.storage import MEMORY, MemoryPlace
 from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.api.state import (
     ListStateDescriptor,
@@ -83,7 +74,7 @@ def test_what_is_written_after_the_barrier_is_not_in_the_snapshot() -> None:
 
 
 def test_slices_and_writes_between_them_give_the_state_at_the_barrier() -> None:
-    subtask = Subtask(step_s=1.0, max_parallelism=1)  # each slice is one piece
+    subtask = Subtask(step_ms=1_000, max_parallelism=1)  # each slice is one piece
     counts(subtask, range(2000))
     state = subtask.backend.keyed_state(COUNT)
     before = subtask.dump("count")
@@ -209,7 +200,7 @@ def test_a_second_snapshot_encodes_the_first_one_first() -> None:
 
 
 def test_a_cancelled_snapshot_keeps_nothing() -> None:
-    subtask = Subtask(step_s=1.0)
+    subtask = Subtask(step_ms=1_000)
     counts(subtask, range(2000))
     state = subtask.backend.keyed_state(ANY)
     next(key for key in range(100) if subtask.on(key).cell.group == 7)  # the last to be encoded

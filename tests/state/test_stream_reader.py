@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
-from tests.state.world import MEMORY, READER, Subtask, snapshot
+from tests.state.world import READER, Subtask, snapshot
+from tests.worlds.storage import MEMORY
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.errors import FormatError
 from tidegate.model.ids import CheckpointId

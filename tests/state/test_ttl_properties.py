@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.properties import examples
 from tests.state.aggregates import Sum
 from tests.state.disk_world import Disk
-from tests.state.world import MEMORY, Subtask, restored
+from tests.state.world import Subtask, restored
+from tests.worlds.storage import MEMORY
 from tidegate import (
     AggregateFunction,
     ListStateDescriptor,
@@ -130,7 +131,7 @@ class TtlMachine(RuleBasedStateMachine):
             for subtask in subtasks
         ]
         for subtask in subtasks:
-            subtask.clock.step_s = 1.0  # so a slice is one piece
+            subtask.clock.step_ms = 1_000  # so a slice is one piece
 
     def state(self, name: str, key: int) -> Any:
         for subtask, states in zip(self.subtasks, self.states, strict=True):

@@ -1,12 +1,13 @@
 """One operator's state in a test: keys set by hand, snapshots into memory, restore at any scale."""
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 
 from flinkformat.handles import StreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SubtaskState
+from tests.worlds.clock import StepClock
+from tests.worlds.storage import MEMORY
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import StateDescriptor
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
@@ -18,35 +19,11 @@ from tidegate.state.log.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot
 from tidegate.state.protocols import StateReads
 from tidegate.state.scope import StateScope
-from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.reading import InlineReader
-from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import TypeInformation
 
 MAX_PARALLELISM = 8
-
-
-class StepClock:
-    """Each look at the time is a while later, so that slices end where a test wants them to.
-
-    The wall's clock stands still at `at_ms`.
-    """
-
-    def __init__(self, step_s: float = 0.0) -> None:
-        self.step_s = step_s
-        self.now_s = 0.0
-        self.at_ms = 0
-
-    def precise_s(self) -> float:
-        self.now_s += self.step_s
-        return self.now_s
-
-    def monotonic_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def wall_ms(self) -> int:
-        return self.at_ms
 
 
 class Subtask:
@@ -59,14 +36,14 @@ class Subtask:
         *,
         max_parallelism: int = MAX_PARALLELISM,
         key_type: TypeInformation | None = None,
-        step_s: float = 0.0,
+        step_ms: float = 0,
         local: LocalPlace | None = None,
         compression: bool = False,
         shared_as: str | None = None,
         log: Callable[[StateScope], ChangeLog] | None = None,
     ) -> None:
         self.key_groups = KeyGroupRange.of(index, parallelism, max_parallelism)
-        self.clock = StepClock(step_s)
+        self.clock = StepClock(step_ms=step_ms, stands_at_ms=0)
         self.cell = KeyCell()
         scope = StateScope(
             OperatorId(bytes(16)),
@@ -92,7 +69,7 @@ class Subtask:
 
     def at(self, ms: int) -> "Subtask":
         """Set the wall's clock."""
-        self.clock.at_ms = ms
+        self.clock.stands_at_ms = ms
         return self
 
     def owns(self, key: object) -> bool:
@@ -105,26 +82,6 @@ class Subtask:
             assert group in self.key_groups and key not in found
             found[key] = value
         return found
-
-
-_NAMES = count()
-
-
-class MemoryPlace:
-    """Where all state stays in its handle, unless another stream is given."""
-
-    def __init__(self, stream: CheckpointStateOutputStream | None = None) -> None:
-        self._stream = stream
-
-    def stream(
-        self, scope: CheckpointScope = CheckpointScope.EXCLUSIVE, *, merged: bool = True
-    ) -> CheckpointStateOutputStream:
-        """A stream; no two have one name, for streams are told apart by it."""
-        name = f"memory:/state-{next(_NAMES)}"
-        return self._stream or CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
-
-
-MEMORY = MemoryPlace()
 
 
 class Viewed(InlineReader):

@@ -192,20 +192,20 @@ async def seal_below(store: HaStore, epoch: Epoch) -> JobRecord | None:
     """Ends every chain below an epoch; returns the newest state, which is final now."""
     # Downwards: a chain's first record came after all lower chains were sealed, so it is newest.
     for lower in range(epoch - 1, 0, -1):
-        await _seal(store, lower, by=epoch)
+        await seal(store, lower, by=epoch)
         record = await _newest_of(store, lower)
         if record is not None:
             return record
     return None
 
 
-async def _seal(store: HaStore, epoch: int, *, by: Epoch) -> None:
+async def seal(store: HaStore, epoch: int, *, by: Epoch) -> None:
     while True:
-        last = await _last_number(store, epoch)
+        last = await last_number(store, epoch)
         if not last or not isinstance(await _read(store, place_path(epoch, last)), Seal):
             # Whether or not this one is created, only a look afterwards tells what stands last.
             await store.create(place_path(epoch, last + 1), encode(Seal(by)))
-        elif await _last_number(store, epoch) == last:
+        elif await last_number(store, epoch) == last:
             # Looked at again once it was known for a seal: between a listing and a reading the
             # leader may go on, and a belated seal may take the place that it has left.
             return
@@ -262,7 +262,7 @@ async def _newest_of(store: HaStore, epoch: int) -> JobRecord | None:
     return None
 
 
-async def _last_number(store: HaStore, epoch: int) -> int:
+async def last_number(store: HaStore, epoch: int) -> int:
     numbers = await _numbers(store, epoch)
     return numbers[-1] if numbers else 0
 

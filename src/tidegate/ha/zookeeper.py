@@ -55,7 +55,7 @@ class ZooKeeperHaStore:
 
     def __init__(self, settings: ZooKeeperSettings, node: str, run_blocking: RunBlocking) -> None:
         self._settings = settings
-        self._node = node
+        self.node = node
         self._run_blocking = run_blocking
         self._limit_s = settings.connection_timeout_ms / 1000
         self._links = Links(settings.tls)
@@ -73,7 +73,7 @@ class ZooKeeperHaStore:
                 f"quorum and can be reached from the driver{self._over_tls}.",
             )
         try:
-            await self._answer("make the job's node", self._client.ensure_path_async(self._node))
+            await self._answer("make the job's node", self._client.ensure_path_async(self.node))
             if self._settings.creator_only:
                 await self._lock()
         except BaseException:
@@ -111,7 +111,7 @@ class ZooKeeperHaStore:
 
     async def list(self, prefix: str) -> list[str]:
         get_children = self._client.get_children_async
-        found = await self._read(f"list {prefix}", lambda: get_children(self._node))
+        found = await self._read(f"list {prefix}", lambda: get_children(self.node))
         listed = (name.replace(".", "/") for name in cast("list[str]", found))
         return sorted(path for path in listed if path.startswith(prefix))
 
@@ -123,19 +123,19 @@ class ZooKeeperHaStore:
     async def _lock(self) -> None:
         """Restricts the job's nodes to this user, including those that somebody left open."""
         what = "lock the job's node"
-        found = await self._answer(what, self._client.get_children_async(self._node))
-        children = [f"{self._node}/{name}" for name in cast("list[str]", found)]
-        for node in (self._node, *children):
+        found = await self._answer(what, self._client.get_children_async(self.node))
+        children = [f"{self.node}/{name}" for name in cast("list[str]", found)]
+        for node in (self.node, *children):
             with contextlib.suppress(NoNodeError):  # a leader deletes old records meanwhile
                 await self._answer(what, self._client.set_acls_async(node, CREATOR_ALL_ACL))
 
     def _child(self, path: str) -> str:
-        return f"{self._node}/{path.replace('/', '.')}"
+        return f"{self.node}/{path.replace('/', '.')}"
 
     async def _read(self, what: str, read: Callable[[], AsyncResult]) -> object:
         """Result of a read that sees every earlier write, by whichever client."""
         session = self._client.client_id
-        written, found = self._client.set_async(self._node, b""), read()
+        written, found = self._client.set_async(self.node, b""), read()
         try:
             await self._answer(what, written)
         except NoNodeError as error:
@@ -196,7 +196,7 @@ class ZooKeeperHaStore:
 
     @property
     def _where(self) -> str:
-        return f"{self._settings.quorum}{self._node}"
+        return f"{self._settings.quorum}{self.node}"
 
 
 def _client(settings: ZooKeeperSettings, links: Links) -> KazooClient:

@@ -21,17 +21,17 @@ class MemoryNetwork:
     """A network of one process: addresses are ``memory:<n>``."""
 
     def __init__(self) -> None:
-        self._listeners: dict[str, Accept] = {}
+        self.listeners: dict[str, Accept] = {}
         self._next = 0
 
     async def listen(self, accept: Accept) -> MemoryListener:
         address = f"memory:{self._next}"
         self._next += 1
-        self._listeners[address] = accept
-        return MemoryListener(self._listeners, address)
+        self.listeners[address] = accept
+        return MemoryListener(self.listeners, address)
 
     async def connect(self, address: str, name: str, handler: WireHandler) -> Wire:
-        accept = self._listeners.get(address)
+        accept = self.listeners.get(address)
         if accept is None:
             raise PeerLost(f"nobody listens at {address}")
         loop = asyncio.get_running_loop()
