@@ -164,19 +164,19 @@ PROTOCOL = [
     ),
     Mutant(
         "operators do not prepare before the barrier",
-        "slot/subtask/cutting.py",
+        "slot/subtask/checkpointing.py",
         "            each.operator.before_barrier(checkpoint, each.out)\n",
         "",
     ),
     Mutant(
         "a cut that waits is made though its checkpoint was given up",
-        "slot/subtask/cutting.py",
+        "slot/subtask/checkpointing.py",
         "        if checkpoint in self._given_up:\n",
         "        if False:\n",
     ),
     Mutant(
         "a subtask ends before its last output is committed",
-        "slot/subtask/subtask_end.py",
+        "slot/subtask/ending.py",
         "            and self._has_completed(self._final_from)\n",
         "",
     ),
@@ -188,7 +188,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a notification is told a second time, and an older one too",
-        "slot/subtask/subtask_end.py",
+        "slot/subtask/ending.py",
         "if self._completed is not None and checkpoint <= self._completed:",
         "if self._completed is not None and checkpoint < 0:",
     ),
@@ -454,7 +454,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a subtask may end before its producers",
-        "slot/subtask/subtask_end.py",
+        "slot/subtask/ending.py",
         "        if self._open:\n            return False\n",
         "",
     ),
@@ -466,7 +466,7 @@ PROTOCOL = [
     ),
     Mutant(
         "who has stopped for a savepoint that is given up waits for ever",
-        "slot/subtask/subtask_end.py",
+        "slot/subtask/ending.py",
         "        if checkpoint == self.stop:\n",
         "        if checkpoint < 0:\n",
     ),

@@ -20,14 +20,6 @@ SLOT = SlotId("slot-1")
 NEVER_MS = 3_600_000
 
 
-class Played:
-    """As much of a slot as its guard is shown."""
-
-    def __init__(self) -> None:
-        self.calls = Calls()
-        self.pulse = Pulse(SLOT)
-
-
 class Reasons:
     """Why the slot was to end."""
 
@@ -58,7 +50,7 @@ def guard(reasons: Reasons) -> Iterator[GuardProcess]:
         lease_ms=NEVER_MS,
     )
     made = GuardProcess(link, None, Pulse(SLOT), settings, reasons)
-    made.watch(Played())  # type: ignore[arg-type]
+    made.watch(Calls(), lambda: Pulse(SLOT))
     yield made
     made.stop()
 

@@ -19,8 +19,7 @@ from tidegate.model.ids import (
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.channels.gate import Gate, InputChannel
 from tidegate.slot.channels.links import Links
-from tidegate.slot.channels.output import ChannelOutput
-from tidegate.slot.channels.room import Room
+from tidegate.slot.channels.output import ChannelOutput, Room
 from tidegate.transport import codec, protocol
 from tidegate.transport.memory import MemoryNetwork
 from tidegate.transport.protocol import FrameHeader, FrameKind

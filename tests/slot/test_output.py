@@ -28,8 +28,8 @@ from tidegate.model.elements import (
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.model.topology import Partitioner
-from tidegate.slot.channels.output import ChannelOutput, Route, make_route
-from tidegate.slot.channels.room import Room
+from tidegate.slot.channels.output import ChannelOutput, Room
+from tidegate.slot.channels.routes import Route, make_route
 from tidegate.testing import ManualClock
 from tidegate.transport.credit import credit_for
 

@@ -1,9 +1,15 @@
-"""The slot's link to its driver."""
+"""The slot's link to its driver, and errors of subtasks as the driver is told."""
 
 from __future__ import annotations
 
+import copy
 import pickle
+import traceback
 from typing import TYPE_CHECKING
+
+from tidegate.api.rows.batches import raised
+from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.model.descriptors import shortage
 
 if TYPE_CHECKING:
     from tidegate.model.control import ToDriver
@@ -37,3 +43,15 @@ class DriverLink:
     def close(self) -> None:
         if self._wire is not None:
             self._wire.close()
+
+
+def as_ours(error: Exception, where: str) -> TidegateError:
+    """The error in a form that can travel to the driver, with the place where it happened."""
+    if isinstance(error, TidegateError):
+        placed = copy.copy(error)  # the same error may be that of several subtasks
+        placed.where = f"{error.where}, in {where}" if error.where else where
+        return placed
+    trace = "".join(traceback.format_exception(error))
+    short = shortage(error)  # by the function, or by others of its process: its trace may tell
+    remedy = short.remedy if short else ""
+    return UserCodeFailed(raised(error), where=where, remedy=remedy, trace=trace)

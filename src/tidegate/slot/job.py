@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidegate.api.operator import KeyCell
 from tidegate.model.control import HasRead
 from tidegate.slot.channel_state import ChannelStateStorage
-from tidegate.slot.failures import as_ours
+from tidegate.slot.driver_link import as_ours
 from tidegate.slot.local_state import LocalState, new_backend_id
 from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.log.changelog import ChangeLog
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.model.control import Accepted, ReadBack
+    from tidegate.model.deployment import Deployment
     from tidegate.model.topology import OperatorInfo
-    from tidegate.slot.loop.tasks import Tasks
-    from tidegate.slot.subtask.deployment import Deployment
+    from tidegate.slot.loop.beside import Tasks
     from tidegate.slot.subtask.host import Host
     from tidegate.slot.world import World
     from tidegate.storage.checkpoints import CheckpointStorage

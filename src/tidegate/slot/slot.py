@@ -33,11 +33,10 @@ from tidegate.model.control import (
 from tidegate.model.elements import Barrier
 from tidegate.model.failure_reason import FailureReason
 from tidegate.slot.channels.links import Links
-from tidegate.slot.driver_link import DriverLink
-from tidegate.slot.failures import as_ours
+from tidegate.slot.driver_link import DriverLink, as_ours
 from tidegate.slot.job import SlotJob
+from tidegate.slot.loop.beside import Tasks
 from tidegate.slot.loop.rounds import Rounds
-from tidegate.slot.loop.tasks import Tasks
 from tidegate.slot.subtask.hosted import HostedSubtask
 from tidegate.slot.subtask.subtask import Subtask
 
@@ -102,7 +101,6 @@ class Slot:
     def calls(self) -> Calls:
         return self._rounds.calls
 
-    @property
     def pulse(self) -> Pulse:
         """State of the slot for a heartbeat; read by another thread, so nothing may change here."""
         call = self.calls.current
@@ -114,7 +112,7 @@ class Slot:
 
     def send_pulse(self) -> None:
         """Sends a heartbeat over the control link; for slots without a guard."""
-        self._driver.send(self.pulse)
+        self._driver.send(self.pulse())
 
     def send_printed(self) -> None:
         self._driver.send_printed()

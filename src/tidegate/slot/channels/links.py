@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from tidegate.model.elements import Element
-    from tidegate.slot.channels.ends import Consumer, Producer
-    from tidegate.slot.channels.gate import Gate, InputChannel
-    from tidegate.slot.channels.output import ChannelOutput
+    from tidegate.slot.channels.gate import Gate, InputChannel, Producer
+    from tidegate.slot.channels.output import ChannelOutput, Consumer
     from tidegate.transport.wire import Network, Wire
 
 ChannelKey = tuple[ChannelId, int, Epoch]

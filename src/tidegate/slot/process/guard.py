@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import select
 import signal
 import sys
@@ -23,8 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.errors import SlotLost
-from tidegate.model.control import Cancel, Pulse, PulseHeard, Refused, SlotLeaving
-from tidegate.slot.process.stacks import long_call
+from tidegate.model.control import Cancel, LongCall, Pulse, PulseHeard, Refused, SlotLeaving
 from tidegate.transport.blocking import READ_BYTES, Frames, framed
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.clock import Clock
-    from tidegate.model.control import LongCall
     from tidegate.model.ids import ExecutionId, SlotId, SubtaskId
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.process.pulse import PulseLink
@@ -51,6 +50,10 @@ CLOSE_LIMIT_MS: Final = 10_000
 
 LOOK_MS: Final = 200
 """How often the guard looks after its slot, at least."""
+
+
+_LINE: Final = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
+_OURS: Final = re.compile(r"[/\\\\]tidegate[/\\\\][^/\\\\]+[/\\\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,21 @@ class Heart:
             with contextlib.suppress(BlockingIOError):
                 dump = os.read(self._stacks, READ_BYTES)
                 self._long_call = long_call(dump.decode(errors="replace"))
+
+
+def long_call(dump: str) -> LongCall | None:
+    """The user's part of a stack; None if the slot was in our own code, or no stack came."""
+    users: list[str] = []
+    function = ""
+    for text in dump.splitlines():
+        line = _LINE.match(text)
+        if line is None:
+            continue
+        if _OURS.search(line["file"]):
+            break
+        users.append(text.strip())
+        function = f"{line['name']} ({line['file']}:{line['line']})"
+    return LongCall(function, "\n".join(users)) if users else None
 
 
 class Lease:

@@ -23,7 +23,7 @@ from tidegate.model.descriptors import make_room
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import put_in_place, uninstall
-from tidegate.slot.loop.threads import short_switches
+from tidegate.slot.loop.beside import short_switches
 from tidegate.slot.process.guarded import GuardProcess
 from tidegate.slot.process.printing import Printing
 from tidegate.slot.process.pulse import PulseLink
@@ -193,7 +193,7 @@ async def _serve(
         owns_process=True,
     )
     slot = Slot(slot_id, world, printing, pid=os.getpid(), host=socket.gethostname())
-    guard.watch(slot)
+    guard.watch(slot.calls, slot.pulse)
     telling = asyncio.ensure_future(_tell_printed(slot))
     try:
         return await slot.run(invitation.driver, versions=versions(), request=invitation.request)
