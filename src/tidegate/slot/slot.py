@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from tidegate.errors import PeerLost, TidegateError
     from tidegate.model.ids import ExecutionId, SlotId
+    from tidegate.slot.driver_link import Printing
     from tidegate.slot.loop.calls import Calls
-    from tidegate.slot.process.printing import Printing
     from tidegate.slot.world import World
 
 COLLECT_EVERY_MS = 60_000

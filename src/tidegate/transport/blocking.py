@@ -13,6 +13,8 @@ from tidegate.transport.handshake import Handshake
 from tidegate.transport.keys import TLS_NAME, dialling_context, fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidegate.model.keys import Keys
 
 READ_BYTES: Final = 65_536
@@ -46,7 +48,8 @@ def framed(data: bytes) -> bytes:
 class BlockingLink:
     """A proved link on which frames are sent. Raises OSError or PeerLost if it cannot be made.
 
-    timeout_s: of each step. lease_ms: so long may sent bytes stay unacknowledged.
+    nonce: sixteen random bytes. timeout_s: of each step. lease_ms: so long may sent bytes stay
+    unacknowledged. keys, sealed: as in the slot's invitation.
     """
 
     def __init__(
@@ -55,11 +58,11 @@ class BlockingLink:
         *,
         secret: bytes,
         name: str,
-        nonce: bytes,
+        nonce: Callable[[], bytes],
         timeout_s: float,
         lease_ms: int,
-        keys: Keys | None,
-        sealed: bool,
+        keys: Keys | None = None,
+        sealed: bool = False,
     ) -> None:
         host, _, port = driver.rpartition(":")
         self._timeout_s = timeout_s
@@ -74,7 +77,7 @@ class BlockingLink:
                 secret=secret,
                 server=False,
                 name=name,
-                nonce=nonce,
+                nonce=nonce(),
                 binding=binding,
                 sealed=sealed,
             )

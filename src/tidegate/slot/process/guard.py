@@ -21,7 +21,7 @@ import signal
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import SlotLost
 from tidegate.model.control import Cancel, LongCall, Pulse, PulseHeard, Refused, SlotLeaving
@@ -75,27 +75,6 @@ class Cancelling:
     interrupt_ms: int | None
 
 
-class Stoppable(Protocol):
-    """The driver's process, as a guard sees it."""
-
-    @property
-    def stopped(self) -> bool: ...
-
-
-class Guarded(Protocol):
-    """The slot's process, as its guard sees it."""
-
-    @property
-    def gone(self) -> bool: ...
-
-    @property
-    def stopped(self) -> bool:
-        """True if the system does not let it run, as after SIGSTOP."""
-        ...
-
-    def signal(self, number: int) -> None: ...
-
-
 class Heart:
     """Makes the heartbeats of a slot from the last one that the slot has given.
 
@@ -103,7 +82,7 @@ class Heart:
     """
 
     def __init__(
-        self, first: Pulse, now_ms: int, process: Guarded, stacks: int, pulse_ms: int
+        self, first: Pulse, now_ms: int, process: ParentProcess, stacks: int, pulse_ms: int
     ) -> None:
         self._pulse, self._pulsed_ms = first, now_ms
         self._process = process
@@ -163,7 +142,7 @@ class Lease:
     call in C may keep it from an answer.
     """
 
-    def __init__(self, lease_ms: int, driver: Stoppable | None) -> None:
+    def __init__(self, lease_ms: int, driver: DriverProcess | None) -> None:
         self._lease_ms = lease_ms
         self._driver = driver
         self._silent_ms = 0
@@ -190,7 +169,7 @@ class Lease:
 class Pressing:
     """Breaks off calls of subtasks that were cancelled, and knows when that is of no use."""
 
-    def __init__(self, process: Guarded, settings: SlotSettings) -> None:
+    def __init__(self, process: ParentProcess, settings: SlotSettings) -> None:
         self._process = process
         self._settings = settings
         self._cancelling: dict[ExecutionId, Cancelling] = {}
@@ -248,7 +227,7 @@ class Guard:
         self,
         slot: socket.socket,
         link: PulseLink,
-        process: Guarded,
+        process: ParentProcess,
         heart: Heart,
         lease: Lease,
         settings: SlotSettings,
@@ -379,6 +358,7 @@ class ParentProcess:
 
     @property
     def stopped(self) -> bool:
+        """True if the system does not let it run, as after SIGSTOP."""
         return _is_stopped(self._pid)
 
     def signal(self, number: int) -> None:

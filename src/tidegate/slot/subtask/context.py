@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tidegate.model.deployment import Deployment
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId, JobId, OperatorId
-    from tidegate.model.settings import SlotSettings
     from tidegate.model.topology import OperatorInfo
     from tidegate.state.backend import OperatorBackend
 
@@ -99,47 +98,28 @@ class SlotOperatorContext:
         state: OperatorStates,
     ) -> None:
         self.info = info
+        self.operator: OperatorId = info.id
+        self.name = info.name
         self.backend = backend
         self.state = state
+        self.metrics = metrics
+        self.settings = deployment.settings.slot
+        self.subtask = deployment.index
+        self.parallelism = deployment.vertex.parallelism
+        self.max_parallelism = deployment.vertex.max_parallelism
+        self.remarks: list[Remark] = []
+        self.runtime = SlotRuntimeContext(self, deployment)
         self._deployment = deployment
         self._host = host
-        self.operator: OperatorId = info.id
-        self.metrics = metrics
-        self.remarks: list[Remark] = []
         self._alarm_ms = -1
-        self.runtime = SlotRuntimeContext(self, deployment)
-
-    @property
-    def name(self) -> str:
-        return self.info.name
-
-    @property
-    def keyed(self) -> bool:
-        return self.info.keyed
-
-    @property
-    def subtask(self) -> int:
-        return self._deployment.index
-
-    @property
-    def parallelism(self) -> int:
-        return self._deployment.vertex.parallelism
-
-    @property
-    def max_parallelism(self) -> int:
-        return self._deployment.vertex.max_parallelism
-
-    @property
-    def restored_checkpoint(self) -> CheckpointId | None:
-        return self._deployment.deploy.restored
-
-    @property
-    def settings(self) -> SlotSettings:
-        return self._deployment.settings.slot
 
     @property
     def job(self) -> JobId:
         return self._deployment.job
+
+    @property
+    def restored_checkpoint(self) -> CheckpointId | None:
+        return self._deployment.deploy.restored
 
     @property
     def attempt_name(self) -> str:
@@ -264,7 +244,7 @@ class SlotRuntimeContext:
                 where=f"operator '{self._context.name}'",
                 remedy="Describe the state by its name and type, and ask by the call of its kind.",
             )
-        if not self._context.keyed:
+        if not self._context.info.keyed:
             raise UserError(
                 f"{call} asks for keyed state on a stream without keys",
                 where=f"operator '{self._context.name}', state '{given.name}'",
