@@ -443,8 +443,8 @@ PROTOCOL = [
     Mutant(
         "a file of in-flight data is left when its subtasks have failed",
         "slot/channel_state.py",
-        "        if not any([self._complete(each, file) for each in completed]):\n",
-        "        if [self._complete(each, file) for each in completed] is None:\n",
+        "        if file is not None and not is_wanted:\n",
+        "        if file is not None and is_wanted is None:\n",
     ),
     Mutant(
         "a slot ends while in-flight data are written",
