@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import PeerLost
-from tidegate.transport.handshake import Handshake
+from tidegate.transport.handshake import HANDSHAKE_FRAME_MAX, Handshake
 from tidegate.transport.keys import TLS_NAME, dialling_context, fingerprint
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 65_536
 
 _LENGTH: Final = struct.Struct("!I")
-_HANDSHAKE_FRAME_MAX: Final = 4096
 
 
 class Frames:
@@ -133,7 +132,7 @@ class BlockingLink:
 
     def _read_frame(self) -> bytes:
         (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        if size > _HANDSHAKE_FRAME_MAX:
+        if size > HANDSHAKE_FRAME_MAX:
             raise PeerLost("the driver answered with no handshake")
         return self._read(size)
 
