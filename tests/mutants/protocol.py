@@ -120,32 +120,32 @@ PROTOCOL = [
     # --- barriers ---
     Mutant(
         "a channel is read on behind its barrier",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "        commands.append(Block(channel))\n",
         "",
     ),
     Mutant(
         "one barrier too few is waited for",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "if self._pending is None or len(self._blocked) < len(self._open):",
         "if self._pending is None or len(self._blocked) < len(self._open) - 1:",
     ),
     Mutant(
         "a channel that ends is waited for",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "        return self._complete_if_all(now_ms)\n\n    def _aborted_by_driver",
         "        return []\n\n    def _aborted_by_driver",
     ),
     Mutant(
         "blocked channels stay blocked after an abort",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "            return [*self._release(), Cancel(checkpoint)]\n"
         "        if checkpoint > self._newest",
         "            return [Cancel(checkpoint)]\n        if checkpoint > self._newest",
     ),
     Mutant(
         "a trigger cuts before finished producers' rows have come",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "return self._begin(barrier, now_ms) + self._complete_if_all(now_ms)",
         "return [*self._begin(barrier, now_ms), Snapshot(barrier, 0), *self._release()]",
     ),
@@ -306,7 +306,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a subtask aligned by force waits for ever for its in-flight data",
-        "checkpoint/barriers/alternating.py",
+        "checkpoint/barriers/exactly_once.py",
         "        if barrier.options.is_unaligned:\n            commands.append(",
         "        if False:\n            commands.append(",
     ),

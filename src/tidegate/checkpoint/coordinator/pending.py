@@ -332,7 +332,7 @@ class PendingCheckpoint:
         return [
             *(
                 CheckpointComplete(execution, self.checkpoint, subsumed)
-                for execution in self.plan.to_notify
+                for execution in self.plan.to_wait_for
                 if executions.is_alive(execution)
             ),
             *(NotifyCoordinatorComplete(known, self.checkpoint) for known in self.coordinators),
@@ -346,7 +346,7 @@ class PendingCheckpoint:
         return [
             *(
                 CheckpointAborted(execution, self.checkpoint, latest)
-                for execution in self.plan.to_notify
+                for execution in self.plan.to_wait_for
                 if executions.is_alive(execution)
             ),
             *(NotifyCoordinatorAborted(known, self.checkpoint) for known in self.coordinators),
