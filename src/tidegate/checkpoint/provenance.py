@@ -185,7 +185,6 @@ def checksums_of(metadata: CheckpointMetadata) -> dict[str, FileChecksum]:
 
 
 def name_of(path: str) -> str:
-    """The last part of a file's path."""
     return path.rpartition("/")[2]
 
 

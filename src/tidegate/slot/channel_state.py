@@ -165,7 +165,6 @@ class ChannelStateWriter:
             self._files.handle(Add(self._member, checkpoint, info, chunk(encoded)))
 
     def finish(self, checkpoint: CheckpointId, side: Side) -> None:
-        """No more data of that side come."""
         self._check_open()
         self._files.handle(Finish(self._member, checkpoint, side))
 
@@ -211,7 +210,6 @@ class SharedFiles:
 
     @property
     def members(self) -> int:
-        """Number of subtasks that share."""
         return self._group.members
 
     def join(self, member: ExecutionId) -> None:

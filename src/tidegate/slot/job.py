@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.api.operator import KeyCell
 from tidegate.model.control import CheckpointAborted, CheckpointComplete, HasRead, Release
 from tidegate.slot.channel_state import ChannelStateStorage
 from tidegate.slot.driver_link import as_ours
 from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.disk.local_folders import LocalFolders, LocalPlace, default_root
 from tidegate.state.log.changelog import ChangeLog
-from tidegate.state.scope import StateScope
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 from tidegate.storage.places import SharedPlace
 
@@ -22,13 +20,12 @@ if TYPE_CHECKING:
     from tidegate.model.control import Accepted, ReadBack, ToSlot
     from tidegate.model.deployment import Deployment
     from tidegate.model.settings import SlotSettings
-    from tidegate.model.topology import OperatorInfo
     from tidegate.slot.loop.beside import Tasks
     from tidegate.slot.subtask.host import Host
     from tidegate.slot.world import World
     from tidegate.state.disk.store import RocksDBMemory
+    from tidegate.state.scope import StateScope
     from tidegate.storage.checkpoints import CheckpointStorage
-    from tidegate.typeinfo.types import TypeInformation
 
 
 def new_backend_id(draw: Callable[[], int]) -> str:
@@ -134,26 +131,9 @@ class SlotJob:
             error = as_ours(failure, f"slot {self.slot}")
         return HasRead(asked.number, self.slot, error)
 
-    def backend(
-        self,
-        deployment: Deployment,
-        host: Host,
-        info: OperatorInfo,
-        key_type: TypeInformation | None,
-    ) -> OperatorBackend:
+    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend:
         slot, draw = self.settings.slot, self._world.chance.bits64
         shares = slot.rocksdb is None and slot.state_files.incremental and slot.changelog is None
-        scope = StateScope(
-            operator=info.id,
-            name=info.name,
-            uid=info.uid,
-            key_groups=deployment.key_groups,
-            max_parallelism=deployment.vertex.max_parallelism,
-            clock=self._world.clock,
-            cell=KeyCell(),
-            key_type=key_type,
-            compression=self.settings.checkpoints.snapshot_compression,
-        )
         keyed = keyed_backend(
             scope,
             local=self.local.place(slot),

@@ -84,8 +84,7 @@ class Slot:
         """
         listener = await self._world.network.listen(self._links.accept)
         try:
-            handler = _DriverHandler(self)
-            self._driver.dialled(await self._world.network.connect(driver, self.id, handler))
+            self._driver.dialled(await self._world.network.connect(driver, self.id, self))
             pid, host = self._process
             self._driver.send(Offer(self.id, listener.address, pid, host, versions, request))
             await self._work()
@@ -163,6 +162,15 @@ class Slot:
                 gc.enable()
 
     # --- the driver's words ---
+
+    def on_frame(self, frame: memoryview) -> None:
+        try:
+            self.message(cast("ToSlot", pickle.loads(frame)))
+        except Exception as error:
+            self.end("a message of the driver failed", as_ours(error, self.id))
+
+    def on_closed(self, error: PeerLost | None) -> None:
+        self.end("the driver is gone", error)
 
     def message(self, message: ToSlot) -> None:
         if self._job is not None:
@@ -245,19 +253,3 @@ class Slot:
         for subtask in list(self._rounds.subtasks.values()):
             if peer in subtask.deployment.deploy.addresses:
                 subtask.fail(error)
-
-
-class _DriverHandler:
-    """Hears what comes from the driver."""
-
-    def __init__(self, slot: Slot) -> None:
-        self._slot = slot
-
-    def on_frame(self, frame: memoryview) -> None:
-        try:
-            self._slot.message(cast("ToSlot", pickle.loads(frame)))
-        except Exception as error:
-            self._slot.end("a message of the driver failed", as_ours(error, self._slot.id))
-
-    def on_closed(self, error: PeerLost | None) -> None:
-        self._slot.end("the driver is gone", error)

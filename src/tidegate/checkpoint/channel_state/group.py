@@ -211,7 +211,6 @@ class ChannelStateGroup:
 
     @property
     def members(self) -> int:
-        """Number of subtasks that share."""
         return len(self._members)
 
     def join(self, member: ExecutionId) -> None:

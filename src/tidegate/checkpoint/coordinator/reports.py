@@ -85,7 +85,6 @@ class FailureCounter:
             self._clear()
 
     def _count(self, failure: Failure) -> bool:
-        """True if this failure exceeds the limit."""
         if not failure.reason.counts or self._tolerable == UNLIMITED:
             return False
         checkpoint = failure.checkpoint
@@ -144,7 +143,6 @@ class Reports:
         self._restarts: list[FailJob | FailExecution] = []
 
     def job_ended(self) -> None:
-        """Nothing is restarted from now on."""
         self._job_ended = True
 
     def refused(self, request: Request, reason: FailureReason, cause: str = "") -> list[Report]:
@@ -205,7 +203,6 @@ class Reports:
         metadata_size: int,
         now_ms: int,
     ) -> list[Report]:
-        """A checkpoint or savepoint is complete."""
         assert completed.checkpoint == pending.checkpoint, "another checkpoint is complete"
         checkpoint, request = pending.checkpoint, pending.request
         self._failures.succeeded(checkpoint)

@@ -49,7 +49,6 @@ class Request:
 
     @property
     def periodic(self) -> bool:
-        """True if it is the coordinator's own."""
         return self.number is None
 
 

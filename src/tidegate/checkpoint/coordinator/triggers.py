@@ -64,7 +64,6 @@ class Triggers:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for their turn."""
         return len(self._requests)
 
     @property

@@ -108,7 +108,6 @@ class Heart:
         return replace(self._pulse, batch_age_ms=age_ms, long_call=self._long_call)
 
     def _look_at_stack(self, age_ms: int) -> None:
-        """Requests the stack of a long call, for the next heartbeat."""
         if age_ms < LONG_CALL_MS:
             self._asked, self._long_call = False, None
         elif not self._asked:

@@ -31,44 +31,19 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.channel_state.file_format import ChannelInfo
     from tidegate.model.deployment import Deployment
     from tidegate.model.ids import ChannelId
-    from tidegate.model.topology import OperatorInfo
-    from tidegate.slot.subtask.context import OperatorHost
     from tidegate.slot.subtask.host import Host
-    from tidegate.typeinfo.types import TypeInformation
 
 
 class States(Protocol):
     """Makes the state of operators."""
 
-    def backend(
-        self,
-        deployment: Deployment,
-        host: Host,
-        info: OperatorInfo,
-        key_type: TypeInformation | None,
-    ) -> OperatorBackend: ...
+    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend: ...
 
 
 class StatesInMemory:
     """Keeps all state in memory, and snapshots whole, as a harness does."""
 
-    def backend(
-        self,
-        deployment: Deployment,
-        host: OperatorHost,
-        info: OperatorInfo,
-        key_type: TypeInformation | None,
-    ) -> OperatorBackend:
-        scope = StateScope(
-            info.id,
-            deployment.key_groups,
-            deployment.vertex.max_parallelism,
-            host.clock,
-            KeyCell(),
-            key_type=key_type,
-            name=info.name,
-            uid=info.uid,
-        )
+    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend:
         return OperatorBackend(scope)
 
 
@@ -112,7 +87,18 @@ def _chain(
     operators = [_PassThrough() for _ in infos] if finished else plan.operators
     made: list[ChainedOperator] = []
     for info, operator in zip(infos, operators, strict=True):
-        backend = states.backend(deployment, host, info, operator.key_type)
+        scope = StateScope(
+            info.id,
+            deployment.key_groups,
+            deployment.vertex.max_parallelism,
+            host.clock,
+            KeyCell(),
+            operator.key_type,
+            info.name,
+            info.uid,
+            deployment.settings.checkpoints.snapshot_compression,
+        )
+        backend = states.backend(scope, deployment, host)
         metrics = MetricRegistry(host.clock.monotonic_ms).group()
         context = SlotOperatorContext(info, deployment, host, backend, metrics, backend)
         convert = output_conversions(operator, info.name)
