@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.jobmaster.world import World
 from tests.worlds.chance import FixedChance
+from tests.worlds.jobmaster import World
 from tidegate.config import checkpointing
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
