@@ -13,7 +13,7 @@ from tidegate import StreamExecutionEnvironment
 from tidegate.connectors import FileSink
 
 ROWS = 3_000
-PARTITIONS = 100
+PARTITIONS = 20
 
 
 @dataclass(frozen=True)
