@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.slot.world import Into
+from tests.worlds.subtask import Into
 from tidegate.api.operator import Operator, Output, Steps
 from tidegate.model.elements import Batch, Element, RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import ChannelId

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from tests.slot.world import From, Into, rows
+from tests.worlds.subtask import From, Into, rows
 from tidegate.errors import PeerLost
 from tidegate.model.elements import ArrowBatch, Element, Watermark
 from tidegate.model.ids import (

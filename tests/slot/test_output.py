@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkformat.key_groups import KeyGroupRange
-from tests.slot.world import Into
+from tests.worlds.subtask import Into
 from tidegate.api.operator import KeyBy, OutputPlan
 from tidegate.api.rows.batches import copied
 from tidegate.errors import GraphError
