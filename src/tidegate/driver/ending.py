@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from tidegate.driver.starting.wholeness import newest_whole
-from tidegate.driver.telling.fate import fate_of_checkpoints, fate_of_refused
+from tidegate.driver.starting.restore import newest_whole
+from tidegate.driver.telling.report import fate_of_checkpoints, fate_of_refused
 from tidegate.errors import JobCanceled, JobFailed, JobSuspended
 from tidegate.jobmaster.commands import JobOver
 from tidegate.model.control import JobStatus

@@ -44,9 +44,7 @@ from tidegate.checkpoint.coordinator.events import (
     PointersNotForgotten,
 )
 from tidegate.driver.telling.commands import tell
-from tidegate.driver.user_code.enrichers import FailureEnrichers
-from tidegate.driver.user_code.hooks import MasterHooks
-from tidegate.driver.user_code.listeners import StatusListeners
+from tidegate.driver.user_code.callbacks import FailureEnrichers, MasterHooks, StatusListeners
 from tidegate.errors import JobCanceled, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -79,10 +77,9 @@ from tidegate.model.control import (
 from tidegate.model.descriptors import as_ours
 
 if TYPE_CHECKING:
-    from tidegate.driver.answers import Answers
     from tidegate.driver.checkpoint_files import CheckpointFiles, Written
-    from tidegate.driver.inbox import Inbox
-    from tidegate.driver.slots.links import SlotLinks
+    from tidegate.driver.inbox import Answers, Inbox
+    from tidegate.driver.links import SlotLinks
     from tidegate.driver.user_code.hosts import CoordinatorHosts
     from tidegate.driver.world import DriverWorld
     from tidegate.graph.job_graph import JobGraph
@@ -118,7 +115,6 @@ class Performer:
         self._log = log
 
     async def close(self) -> None:
-        """Closes the job's hooks; nothing is performed after it."""
         await self._hooks.close()
 
     def perform(self, command: JobCommand) -> None:  # noqa: C901 - a match that only dispatches

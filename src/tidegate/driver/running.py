@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.completed import CompletedCheckpoints
@@ -16,18 +18,14 @@ from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.config.log import logs_of_program
 from tidegate.config.warnings import Warnings
-from tidegate.driver.answers import Answers
 from tidegate.driver.ending import Ending
-from tidegate.driver.inbox import Inbox
+from tidegate.driver.inbox import Answers, Inbox
+from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
-from tidegate.driver.slots.links import SlotLinks
 from tidegate.driver.starting.staging import Staging
-from tidegate.driver.telling.event_time import watch_event_time
-from tidegate.driver.telling.former import tell_of_former
-from tidegate.driver.telling.remarks import Remarks, watch_remarks
-from tidegate.driver.telling.stops import watch_stops
-from tidegate.driver.telling.summary import summary_of
-from tidegate.driver.telling.traces import Tracing, trace_reporters
+from tidegate.driver.telling.commands import Tracing, append_span
+from tidegate.driver.telling.report import summary_of, tell_of_former
+from tidegate.driver.telling.watching import Remarks, watch_event_time, watch_remarks, watch_stops
 from tidegate.driver.user_code.hosts import CoordinatorHosts
 from tidegate.errors import SlotsMissing, TidegateError
 from tidegate.jobmaster.events import JobStarted, StartFailed, SuspendRequested
@@ -41,9 +39,9 @@ if TYPE_CHECKING:
 
     from tidegate.api.job.client import JobSummary
     from tidegate.api.results import ResultBuffer
-    from tidegate.driver.provider import SlotProvider
     from tidegate.driver.start import Start
     from tidegate.driver.world import DriverWorld
+    from tidegate.graph.runtime import SlotProvider
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.view import JobView
     from tidegate.model.ids import Epoch, JobId
@@ -63,13 +61,17 @@ class RunningJob:
         self.start = start
         self.answers = Answers()
         self.inbox = Inbox(_job_master(world, start, kept), world.clock, self._perform, log)
-        self._staging = Staging(graph, world, leadership)
-        self.hosts = CoordinatorHosts(graph, self.inbox, blocking, self._staging.places)
+        self._staging = Staging(graph, leadership, world.clock, blocking, log)
+        self.hosts = CoordinatorHosts(
+            graph, self.inbox.post, self.inbox.spawn, blocking, self._staging.places
+        )
         self._slots = SlotLinks(provider, self.inbox.post, self.hosts.event, world.show, log)
         parts = (files, self.inbox, self._slots, self.hosts, self.answers)
         self._performer = Performer(graph, world, leadership, *parts)
         self._ending = Ending(leadership, files, kept, self._staging, settings.checkpoints, log)
-        self._tracing = Tracing(trace_reporters(settings), blocking, self.inbox.spawn, log)
+        file = settings.trace_file
+        reporters = () if file is None else (partial(append_span, Path(file)),)
+        self._tracing = Tracing(reporters, blocking, self.inbox.spawn, log)
         self._warnings = Warnings(log, settings.silenced)
         self._remarks = Remarks(self._warnings)
         self._world = world
@@ -193,11 +195,9 @@ class RunningJob:
         return self.start.graph.settings
 
     def view(self) -> JobView:
-        """What the job is doing, or did last."""
         return self._last_view or self.inbox.machine.view(self._world.clock.monotonic_ms())
 
     def results(self, name: str) -> ResultBuffer:
-        """The buffer of a collect sink."""
         return self.hosts.results(name)
 
 

@@ -60,7 +60,9 @@ async def started(graph: JobGraph, world: DriverWorld) -> AsyncGenerator[Start]:
         async with leadership.starting():
             completed = await reader.read(leadership)
             fitted = await _fitted(graph, reader, leadership.job, completed, world.log)
-        files = CheckpointFiles(storage, settings.checkpoints, leadership.epoch, world)
+        files = CheckpointFiles(
+            storage, settings.checkpoints, leadership.epoch, chance, world.run_blocking, world.log
+        )
         damaged = tuple(pointer.checkpoint for pointer in reader.damaged)
         yield Start(fitted, leadership, files, tuple(completed), damaged)
     finally:

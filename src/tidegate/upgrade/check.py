@@ -23,8 +23,7 @@ from tidegate.checkpoint.restore.fitting import (
 )
 from tidegate.clock import SystemClock
 from tidegate.datastream.environment import StreamExecutionEnvironment
-from tidegate.driver.starting.restore import check_files, check_own, read_snapshot
-from tidegate.driver.starting.wholeness import is_whole
+from tidegate.driver.starting.restore import check_files, check_own, is_whole, read_snapshot
 from tidegate.errors import MaxParallelismChanged, RestoreRefused, TidegateError
 from tidegate.storage.state_files import StateFiles
 from tidegate.upgrade.driver_side import coordinator_findings, hook_findings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidegate.checkpoint.provenance import hook_states
 from tidegate.checkpoint.restore.fitting import check_hooks
 from tidegate.config.log import process_log
-from tidegate.driver.user_code.hooks import RESTORE_TIMEOUT_S, MasterHooks
+from tidegate.driver.user_code.callbacks import RESTORE_TIMEOUT_S, MasterHooks
 from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.operators.sources.source_coordinator import SourceCoordinator
 from tidegate.upgrade.opening import ended_within
@@ -82,7 +82,7 @@ def hook_findings(graph: JobGraph, metadata: CheckpointMetadata) -> list[Upgrade
     """Checks that each hook with state exists and reads it."""
     findings: list[UpgradeFinding] = []
 
-    async def run_here(call: Callable[[], object]) -> object:
+    async def run_here(call: Callable[[], T]) -> T:
         return call()
 
     async def judge() -> None:
