@@ -85,13 +85,8 @@ def start_driver(
     clients: list[DriverClient] = []
     failures: list[BaseException] = []
     ready = threading.Event()
-    settings = graph.settings
-    door = Door(
-        graph.name,
-        settings.checkpoints.directory,
-        process_log(),
-        rest="" if rest is None else rest.url,
-    )
+    settings, url = graph.settings, "" if rest is None else rest.url
+    door = Door(graph.name, settings.checkpoints.directory, process_log(), rest=url)
     ways: list[Door | WayIn] = [door] if rest is None else [door, rest]
 
     async def live() -> None:
@@ -134,8 +129,8 @@ def start_driver(
     client.wait_accepted(ACCEPT_TIMEOUT_S)
     for way in ways:
         way.open(client, client.epoch)
-    if rest is not None:
-        client.served_at(rest.url)
+    if url:
+        client.served_at(url)
     return client
 
 

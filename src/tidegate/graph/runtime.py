@@ -107,7 +107,7 @@ def prepare_local() -> None:
 
 def load_check(snapshot: str) -> Runtime:
     """Loads the function that checks programs against a snapshot and raises its findings."""
-    module = importlib.import_module("tidegate.upgrade.program")
+    module = importlib.import_module("tidegate.upgrade.check")
     return cast("Runtime", module.ChecksOnly(snapshot))
 
 
