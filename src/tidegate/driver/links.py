@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.driver.provider import SlotProvider
     from tidegate.errors import PeerLost
+    from tidegate.graph.runtime import SlotProvider
     from tidegate.jobmaster.events import JobEvent
     from tidegate.model.control import LongCall, SlotInvitation, ToSlot
     from tidegate.model.ids import SlotId
