@@ -35,15 +35,15 @@ SECTIONS: Final = {
     "Running jobs": {
         "list": ("tidegate.cli.list:list_jobs", "List the jobs of a checkpoint folder."),
         "checkpoint": (
-            "tidegate.cli.checkpoint:checkpoint",
+            "tidegate.cli.running:checkpoint",
             "Take a checkpoint of a running job now.",
         ),
         "savepoint": (
-            "tidegate.cli.savepoint:savepoint",
+            "tidegate.cli.running:savepoint",
             "Take a savepoint of a running job, or delete one.",
         ),
-        "stop": ("tidegate.cli.stop:stop", "Stop a running job with a savepoint."),
-        "cancel": ("tidegate.cli.stop:cancel", "End a running job at once."),
+        "stop": ("tidegate.cli.running:stop", "Stop a running job with a savepoint."),
+        "cancel": ("tidegate.cli.running:cancel", "End a running job at once."),
     },
     "Snapshots": {
         "inspect": (

@@ -27,7 +27,7 @@ from tidegate.storage.stores import Stores
 from tidegate.transport.tcp import loop_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     from tidegate.api.job.client import JobClient
     from tidegate.graph.job_graph import JobGraph
@@ -90,18 +90,14 @@ def start_driver(
     ways: list[Door | WayIn] = [door] if rest is None else [door, rest]
 
     async def live() -> None:
-        pool = DriverPool(DRIVER_IO_THREADS, SystemClock())
-        try:
+        # Stores are closed before the pool, on whose threads they do so.
+        with _pool(graph.name) as pool:
             async with contextlib.AsyncExitStack() as leaving:
                 driver = Driver(graph, _world(graph, network, secret, pool, leaving), provider)
                 loop = asyncio.get_running_loop()
                 clients.append(DriverClient(graph.name, driver.accepted, driver.result, loop))
                 ready.set()
                 await driver.run()
-        finally:
-            if left := pool.close(POOL_END_S):
-                log = process_log().bind(job=graph.name)
-                log.warning("calls that do not end are abandoned", threads=left)
 
     def run() -> None:
         try:
@@ -132,6 +128,17 @@ def start_driver(
     if url:
         client.served_at(url)
     return client
+
+
+@contextlib.contextmanager
+def _pool(job_name: str) -> Generator[DriverPool]:
+    pool = DriverPool(DRIVER_IO_THREADS, SystemClock())
+    try:
+        yield pool
+    finally:
+        if left := pool.close(POOL_END_S):
+            log = process_log().bind(job=job_name)
+            log.warning("calls that do not end are abandoned", threads=left)
 
 
 def _world(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.spark.addresses import is_local
-from tidegate.spark.session import cores_of
+from tidegate.spark.session import cores_of, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
