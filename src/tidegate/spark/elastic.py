@@ -27,13 +27,13 @@ from tidegate.spark.session import (
     check_cores,
     driver_address,
     is_local,
+    look,
     session_for,
     ship_python_files,
     tell_of_plain_rpc,
     workers_python,
 )
 from tidegate.spark.slot_task import OUTCOME_SCHEMA, REPLACED, SlotTask, slot_function
-from tidegate.spark.waiting import look
 from tidegate.transport.security import LinkSecurity, is_loopback
 
 if TYPE_CHECKING:
