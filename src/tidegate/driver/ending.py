@@ -52,6 +52,7 @@ class Ending:
         has ended the job, if that was one.
         """
         self._staging.stop()
+        # After a fault of our own nothing is deleted: what the machine says may be wrong.
         if inbox.crash is None:
             try:
                 async with asyncio.timeout(SETTLE_TIMEOUT_S):

@@ -69,6 +69,7 @@ class Inbox:
 
     def post(self, event: JobEvent) -> None:
         """Has an event handled at once, or after the one that is being handled."""
+        # Performing a command may post an event: the machine handles one at a time.
         self._events.append(event)
         if self._handling or self._stopped:
             return

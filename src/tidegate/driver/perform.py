@@ -129,6 +129,7 @@ class Performer:
                     lambda _: HooksRestored(),
                     HooksNotRestored,
                 )
+            # Nothing of the user's is called, so that no thread of the pool is waited for.
             case TriggerHooks(checkpoint) if not len(self._hooks):
                 self._inbox.post(HooksTriggered(checkpoint))
             case TriggerHooks(checkpoint, wall_ms):

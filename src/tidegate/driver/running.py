@@ -83,6 +83,7 @@ class RunningJob:
             try:
                 self._performer.perform(command)
             except Exception as error:
+                # The commands behind it are performed all the same: the machine counts on each.
                 self.inbox.hindered(error)
         self._tracing.follow(commands, self.view)
 
@@ -91,6 +92,7 @@ class RunningJob:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
         """Slots can come while this lasts; at its end nothing of the run is left."""
+        # Left in reverse: slots go while the inbox still takes what they say.
         async with contextlib.AsyncExitStack() as leaving:
             leaving.push_async_callback(self.inbox.close)
             leaving.push_async_callback(self._performer.close)
@@ -112,6 +114,7 @@ class RunningJob:
         """Has the machine begin, once there is what the sources read."""
         start, inbox, world = self.start, self.inbox, self._world
         former, leadership = start.leadership.previous, start.leadership
+        # Beside the start of the job, which waits for nothing that an earlier run has left.
         if former is not None and former.job != leadership.job:
             before = world.storage(start.graph, former.job)
             inbox.spawn(tell_of_former(former, before, world.run_blocking, world.log))
@@ -205,6 +208,7 @@ def _job_master(world: DriverWorld, start: Start, checkpoints: CompletedCheckpoi
     graph, job = start.graph, start.leadership.job
     settings = graph.settings
     registry = SharedStateRegistry()
+    # Where the result at the end alone counts, there is nothing to go on from.
     if settings.slot.final_only:
         coordinator = NoCheckpoints(job, settings.checkpoints, checkpoints, registry)
     else:

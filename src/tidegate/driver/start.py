@@ -55,6 +55,7 @@ async def started(graph: JobGraph, world: DriverWorld) -> AsyncGenerator[Start]:
     leadership = await _lead(graph, world, reader)
     try:
         storage = world.storage(graph, leadership.job)
+        # A store that nobody can write to is told here, before anything has begun.
         if settings.checkpoints.periodic:
             await world.run_blocking(storage.initialize_base_locations)
         async with leadership.starting():
