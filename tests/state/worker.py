@@ -20,7 +20,7 @@ from tidegate.api.state import (
 )
 from tidegate.model.ids import CheckpointId, JobId
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.storage.checkpoints import CheckpointScope, CheckpointStorage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.reading import StateReader
 from tidegate.storage.stores import Stores
@@ -74,7 +74,7 @@ class Place:
 
     def stream(self) -> CheckpointStateOutputStream:
         name = f"state-{next(self._names)}"
-        return self._storage.create_stream(CheckpointId(1), CheckpointScope.EXCLUSIVE, name)
+        return self._storage.streams(CheckpointId(1)).create_stream(name)
 
 
 def work(subtask: Subtask, keys: range) -> None:
