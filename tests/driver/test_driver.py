@@ -26,9 +26,8 @@ from tidegate.errors import (
     TidegateError,
     UserCodeFailed,
 )
-from tidegate.ha.chain import last_beat
+from tidegate.ha.chain import MemoryHaStore, last_beat
 from tidegate.ha.leadership import HaWorld, latest, lead
-from tidegate.ha.memory import MemoryHaStore
 from tidegate.jobmaster.events import CancelRequested, SuspendRequested
 from tidegate.minicluster.in_process import LoopProvider
 from tidegate.model.chance import SeededChance

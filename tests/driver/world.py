@@ -12,7 +12,7 @@ from tidegate.clock import SystemClock
 from tidegate.config.configuration import Configuration
 from tidegate.driver.driver import Driver
 from tidegate.driver.world import DriverWorld
-from tidegate.ha.memory import MemoryHaStore
+from tidegate.ha.chain import MemoryHaStore
 from tidegate.minicluster.in_process import LoopProvider
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import ExecutionState, JobStatus, SlotInvitation

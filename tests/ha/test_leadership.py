@@ -15,10 +15,18 @@ from tidegate.errors import (
     RestoreRefused,
     StorageFailed,
 )
-from tidegate.ha.chain import HaStore, JobRecord, Pointer, claim_path, decode, last_beat, place_path
+from tidegate.ha.chain import (
+    HaStore,
+    JobRecord,
+    MemoryHaStore,
+    Pointer,
+    claim_path,
+    decode,
+    last_beat,
+    place_path,
+)
 from tidegate.ha.filesystem import FileSystemHaStore, open_chain
 from tidegate.ha.leadership import HaWorld, Leadership, latest, lead
-from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, JobId

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from tidegate.api.pieces import TURN_S, PieceSize
-from tidegate.connectors.rate import RowRate
-from tidegate.connectors.split_list import SplitListEnumerator
-from tidegate.errors import ConfigError
+from tidegate.connectors.shares import RowRate, SplitListEnumerator, check_rate
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.types import Types
 
@@ -232,16 +230,6 @@ class NumberReader:
     def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
     def close(self) -> None: ...
-
-
-def check_rate(rate: float | None, where: str) -> None:
-    is_number = isinstance(cast("object", rate), int | float)
-    if rate is not None and not (is_number and rate > 0):
-        raise ConfigError(
-            f"The rate is {rate!r} rows a second",
-            where=where,
-            remedy="Give a number above 0, or None for no limit.",
-        )
 
 
 def _next_of(split: NumberSplit) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from tidegate.config.spans import Span, millis_of
-from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.errors import UserError, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 

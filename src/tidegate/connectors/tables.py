@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.connectors.collection import PositionReader
-from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.model.elements import ArrowBatch
 
 if TYPE_CHECKING:

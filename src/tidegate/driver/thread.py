@@ -18,8 +18,8 @@ from tidegate.driver.telling.printed import PrintedLines
 from tidegate.driver.telling.summary import tell_end
 from tidegate.driver.world import DriverWorld
 from tidegate.errors import ConfigError
+from tidegate.ha.chain import MemoryHaStore
 from tidegate.ha.filesystem import open_chain
-from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.chance import SeededChance
 from tidegate.model.descriptors import make_room
 from tidegate.storage.checkpoints import checkpoint_storage

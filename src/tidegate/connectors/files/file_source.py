@@ -15,11 +15,11 @@ from tidegate.connectors.files.enumerator import (
     is_pattern,
 )
 from tidegate.connectors.files.file_reader import FileReader
+from tidegate.connectors.files.formats import RowFormat
 from tidegate.connectors.files.parquet import ParquetFormat
-from tidegate.connectors.files.rows import RowFormat
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
-from tidegate.connectors.generator import check_rate
+from tidegate.connectors.shares import check_rate
 from tidegate.errors import ConfigError
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkformat.row import values_of_row
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import Prepared
-from tidegate.connectors.jdbc.databases import WHERE, database_of, look_at, placeholders
+from tidegate.connectors.jdbc.databases import WHERE, Session, database_of, look_at, placeholders
 from tidegate.connectors.jdbc.options import JdbcExecutionOptions
-from tidegate.connectors.jdbc.session import Session
 from tidegate.errors import BadRecord, ConfigError, StorageFailed
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import BYTES, INSTANT, BasicTypeInfo, RowTypeInfo, SqlTimeTypeInfo
