@@ -45,19 +45,13 @@ class NumberSequenceSource:
     arrow: as Arrow batches with one column, ``value``.
     """
 
+    bounded = True
+    split_type = NumberSplit
+
     def __init__(self, start: int, end: int, *, arrow: bool = False) -> None:
         self._start = start
         self._end = end
         self._arrow = arrow
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def split_type(self) -> type[NumberSplit]:
-        """Class of the splits, which a restore checks."""
-        return NumberSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -88,6 +82,8 @@ class DataGeneratorSource:
     in order.
     """
 
+    split_type = NumberSplit
+
     def __init__(
         self,
         generator_function: Callable[[int], object],
@@ -104,11 +100,6 @@ class DataGeneratorSource:
     @property
     def bounded(self) -> bool:
         return self._count is not None
-
-    @property
-    def split_type(self) -> type[NumberSplit]:
-        """Class of the splits, which a restore checks."""
-        return NumberSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:

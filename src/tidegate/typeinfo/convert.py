@@ -69,6 +69,10 @@ class Misfit(Exception):
         self.index = 0
         self.path: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        field = f"field '{'.'.join(self.path)}': " if self.path else ""
+        return f"{field}{self.value!r} is not of type {self.expected}"
+
 
 class Converter:
     """Brings batches of values to a type."""

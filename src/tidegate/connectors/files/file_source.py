@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tidegate.api.dead_letters import checked_policy
 from tidegate.api.output_tag import OutputTag
@@ -54,6 +54,8 @@ class FileSource:
     interval_ms: int | None = None
     rows_per_second: float | None = None
     letters: OutputTag[DeadLetter] | None = None
+
+    split_type: ClassVar = FileSplit
 
     @staticmethod
     def parquet(
@@ -164,11 +166,6 @@ class FileSource:
     @property
     def bounded(self) -> bool:
         return self.interval_ms is None
-
-    @property
-    def split_type(self) -> type[FileSplit]:
-        """Class of the splits, which a restore checks."""
-        return FileSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:

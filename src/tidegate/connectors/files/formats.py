@@ -14,6 +14,7 @@ import pyarrow as pa
 from flinkformat.row import Row
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.text import CsvFormat, TextFormat
+from tidegate.connectors.schemas.messages import one_char
 from tidegate.errors import BadRecord, ConfigError
 from tidegate.typeinfo.arrow import schema_of
 from tidegate.typeinfo.types import RowTypeInfo, Types
@@ -163,11 +164,7 @@ class CsvSchemaBuilder:
 
 
 def _one_char(char: str, call: str) -> str:
-    if len(char) != 1:
-        raise ConfigError(
-            f"{call} takes one character, not {char!r}", where="CsvSchema", remedy="Give one."
-        )
-    return char
+    return one_char(char, call, "CsvSchema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +173,6 @@ class RowFormat:
 
     columns: ParquetFormat | CsvFormat
     row_type: RowTypeInfo
-
-    @property
-    def name(self) -> str:
-        return self.columns.name
 
     def check(self, stores: Stores, path: str) -> None:
         self.columns.check(stores, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -27,25 +27,6 @@ GROUP_ROWS: Final = 65_536
 GROUP_BYTES: Final = 16 << 20
 
 
-class OpenPart(Protocol):
-    """A part under way. ``write`` and ``close`` block, and are called one after another."""
-
-    name: str
-    rows: int
-    bytes: int
-
-    def close(self) -> None:
-        """Completes the part durably."""
-        ...
-
-    def abort(self) -> None:
-        """Deletes the unfinished part."""
-        ...
-
-
-_Part = TypeVar("_Part", bound=OpenPart)
-
-
 class PartRolling:
     """Parts of one attempt: opens and ends them, and runs blocking calls in order on the pool.
 
@@ -67,18 +48,12 @@ class PartRolling:
         self._names = names
         self._part_bytes = part_bytes
         self._ended: list[bytes] = []
-        self._begun: list[OpenPart] = []
+        self._begun: list[Part] = []
         self._made = 0
         self._last: asyncio.Future[None] | None = None
         self._swept = False
         if not context.checkpointing and context.restored_checkpoint is None:
             self.sweep()
-
-    def open_file(self) -> tuple[str, Callable[[], Writer]]:
-        """Name of the next part, and a function that opens its file."""
-        self._made += 1
-        name = self._names.part(self._made, self._bucket)
-        return name, lambda: self._store.open_new(hidden(name))
 
     def to_bucket_of_now(self, end_part: Callable[[], None]) -> None:
         """Before rows are taken, ends the current part if they belong to another folder."""
@@ -87,8 +62,11 @@ class PartRolling:
             end_part()
             self._bucket = bucket
 
-    def begun(self, part: _Part) -> _Part:
-        """Registers a new part, which is deleted at the end unless it has become durable."""
+    def begin(self, encoding: Encoding | LinesEncoding, schema: pa.Schema | None = None) -> Part:
+        """Begins the next part, which is deleted at the end unless it has become durable."""
+        self._made += 1
+        name = self._names.part(self._made, self._bucket)
+        part = Part(name, lambda: self._store.open_new(hidden(name)), encoding, schema)
         self._begun.append(part)
         return part
 
@@ -118,10 +96,10 @@ class PartRolling:
         then()
         done.set_result(None)
 
-    def is_full(self, part: OpenPart) -> bool:
+    def is_full(self, part: Part) -> bool:
         return part.bytes >= self._part_bytes
 
-    def end(self, part: OpenPart) -> None:
+    def end(self, part: Part) -> None:
         self.submit(part.close, lambda: self._begun.remove(part))
         self._ended.append(PartCommittable(self._store.root, part.name, part.rows).to_bytes())
 
@@ -172,7 +150,7 @@ class TablePartWriter:
         self._gathered: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
-        self._part: TablePart | None = None
+        self._part: Part | None = None
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         self._rolling.to_bucket_of_now(self._end_part)
@@ -220,7 +198,7 @@ class TablePartWriter:
     def _table(self) -> pa.Table:
         """Gathered rows under one schema: the part's, if it fits."""
         tables = [pa.Table.from_batches([batch]) for batch in self._gathered]
-        if self._part is not None:
+        if self._part is not None and self._part.schema is not None:
             tables.insert(0, self._part.schema.empty_table())
         try:
             return pa.concat_tables(tables, promote_options="permissive")
@@ -231,12 +209,11 @@ class TablePartWriter:
                 remedy="Give the sink a schema, or make the values of one type.",
             ) from error
 
-    def _part_for(self, schema: pa.Schema) -> TablePart:
+    def _part_for(self, schema: pa.Schema) -> Part:
         if self._part is not None and self._part.schema != schema:
             self._end()
         if self._part is None:
-            name, open_file = self._rolling.open_file()
-            self._part = self._rolling.begun(TablePart(name, open_file, self._encoding, schema))
+            self._part = self._rolling.begin(self._encoding, schema)
         return self._part
 
     def _end_part(self) -> None:
@@ -249,11 +226,18 @@ class TablePartWriter:
             self._part = None
 
 
-class TablePart:
-    """A part of Parquet or CSV under way."""
+class Part:
+    """A part under way. ``write`` and ``close`` block, and are called one after another.
+
+    schema: of all its rows; None for lines.
+    """
 
     def __init__(
-        self, name: str, open_file: Callable[[], Writer], encoding: Encoding, schema: pa.Schema
+        self,
+        name: str,
+        open_file: Callable[[], Writer],
+        encoding: Encoding | LinesEncoding,
+        schema: pa.Schema | None,
     ) -> None:
         self.name = name
         self.rows = 0
@@ -262,15 +246,16 @@ class TablePart:
         self._open_file = open_file
         self._encoding = encoding
         self._file: Writer | None = None
-        self._encoder: PartEncoder | None = None
+        self._encoder: PartEncoder | Writer | None = None
 
-    def write(self, table: pa.Table) -> None:
+    def write(self, rows: Any) -> None:
+        """Adds rows: a table, or the bytes of lines."""
         if self._file is None:
             self._file = self._open_file()
         try:
             if self._encoder is None:
                 self._encoder = self._encoding.encoder(self._file, self.schema)
-            self._encoder.write(table)
+            self._encoder.write(rows)
         except pa.ArrowException as error:
             raise BadRecord(
                 f"rows cannot be written as {self._encoding.suffix.removeprefix('.')}: {error}",
@@ -282,8 +267,7 @@ class TablePart:
         self._encoder.close()
 
     def abort(self) -> None:
-        if self._encoder is not None:
-            self._encoder.abort()
+        abort_file(self._encoder)
         abort_file(self._file)
 
 
@@ -295,7 +279,7 @@ class LinesPartWriter:
         self._encoding = encoding
         self._gathered: list[bytes] = []
         self._bytes = 0
-        self._part: LinesPart | None = None
+        self._part: Part | None = None
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         self._rolling.to_bucket_of_now(self._end_part)
@@ -319,9 +303,9 @@ class LinesPartWriter:
     def close(self) -> None:
         self._rolling.close()
 
-    def _open_part(self) -> LinesPart:
+    def _open_part(self) -> Part:
         if self._part is None:
-            self._part = self._rolling.begun(LinesPart(*self._rolling.open_file()))
+            self._part = self._rolling.begin(self._encoding)
         return self._part
 
     def _flush(self) -> Awaitable[object] | None:
@@ -342,30 +326,7 @@ class LinesPartWriter:
             self._part = None
 
 
-class LinesPart:
-    """A part of lines under way."""
-
-    def __init__(self, name: str, open_file: Callable[[], Writer]) -> None:
-        self.name = name
-        self.rows = 0
-        self.bytes = 0
-        self._open_file = open_file
-        self._file: Writer | None = None
-
-    def write(self, data: bytes) -> None:
-        if self._file is None:
-            self._file = self._open_file()
-        self._file.write(data)
-
-    def close(self) -> None:
-        assert self._file is not None, "a part is begun with its first lines"
-        self._file.close()
-
-    def abort(self) -> None:
-        abort_file(self._file)
-
-
-def abort_file(file: Writer | None) -> None:
+def abort_file(file: Writer | PartEncoder | None) -> None:
     """Abandons a file; one that cannot be deleted now is swept later."""
     if file is not None:
         try:

@@ -9,7 +9,7 @@ import datetime
 import decimal
 import re
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -143,10 +143,10 @@ class Postgres:
     def statement(self, sql: str) -> str:
         """Replaces question marks by ``%s``, and doubles other per cent signs."""
 
-        def written(token: str) -> str:
-            return "%s" if token == "?" else token.replace("%", "%%")
+        def written(found: re.Match[str]) -> str:
+            return "%s" if found.group() == "?" else found.group().replace("%", "%%")
 
-        return _rewritten(sql, written)
+        return _TOKENS.sub(written, sql)
 
     def value(self, value: object) -> object:
         return value
@@ -182,24 +182,6 @@ def database_of(url: str) -> Database:
 def placeholders(sql: str) -> int:
     """Number of question marks in a statement that stand for values."""
     return sum(token == "?" for token in _TOKENS.findall(sql))
-
-
-def look_at(database: Database, connect: Callable[[], Connection]) -> None:
-    """Connects once. Raises ConfigError if the driver is missing or the connection fails."""
-    database.require()
-    try:
-        with closing(connect()):
-            pass
-    except Exception as error:
-        raise ConfigError(
-            f"The database cannot be reached: {type(error).__name__}: {line_of(error)}",
-            where=WHERE,
-            remedy="Check the URL, the user, and that the database is there and may be written.",
-        ) from error
-
-
-def _rewritten(sql: str, written: Callable[[str], str]) -> str:
-    return _TOKENS.sub(lambda found: written(found.group()), sql)
 
 
 def without_password(url: str) -> str:

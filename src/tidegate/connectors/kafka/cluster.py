@@ -124,13 +124,18 @@ def check_topics(
         found = topics_of(client, properties["bootstrap.servers"], where)
     except StorageFailed as error:
         raise ConfigError(error.what, where=error.where, remedy=error.remedy) from error
+    refuse_missing(topics, found, f"{where}, bootstrap.servers '{properties['bootstrap.servers']}'")
+    return found
+
+
+def refuse_missing(topics: Collection[str], found: Mapping[str, TopicMetadata], where: str) -> None:
+    """Raises ConfigError for topics that are not among those of the cluster."""
     if missing := sorted(set(topics) - found.keys()):
         raise ConfigError(
             f"There is no topic {', '.join(map(repr, missing))}",
-            where=f"{where}, bootstrap.servers '{properties['bootstrap.servers']}'",
+            where=where,
             remedy="Create it, or check its name and that this user may describe it.",
         )
-    return found
 
 
 def fault(error: KafkaException) -> KafkaError:

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import msgspec
 
 from flinkformat.row import Row
-from tidegate.connectors.schemas.messages import DeserializationSchema, SerializationSchema
+from tidegate.connectors.schemas.messages import (
+    DeserializationSchema,
+    SerializationSchema,
+    row_type_of,
+)
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import (
@@ -71,8 +75,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         try:
             return self._converter.batch([self._reads(value)])[0]
         except Misfit as misfit:
-            field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
-            raise ValueError(f"{field}{misfit.value!r} is not of type {misfit.expected}") from None
+            raise ValueError(str(misfit)) from None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_reads": None, "_converter": None}
@@ -111,7 +114,7 @@ class JsonRowDeserializationSchemaBuilder:
 
     def build(self) -> JsonRowDeserializationSchema:
         """Makes the schema. Raises ConfigError for a type without named fields."""
-        row_type = _row_type(self._type, "JsonRowDeserializationSchema")
+        row_type = row_type_of(self._type, "JsonRowDeserializationSchema")
         return JsonRowDeserializationSchema(
             row_type, fail_on_missing=self._fail_on_missing, ignore_errors=self._ignore_errors
         )
@@ -147,21 +150,11 @@ class JsonRowSerializationSchemaBuilder:
 
     def build(self) -> JsonRowSerializationSchema:
         """Makes the schema. Raises ConfigError for a type without named fields."""
-        return JsonRowSerializationSchema(_row_type(self._type, "JsonRowSerializationSchema"))
+        return JsonRowSerializationSchema(row_type_of(self._type, "JsonRowSerializationSchema"))
 
 
 JsonRowDeserializationSchema.Builder = JsonRowDeserializationSchemaBuilder
 JsonRowSerializationSchema.Builder = JsonRowSerializationSchemaBuilder
-
-
-def _row_type(type_info: TypeInformation | None, where: str) -> RowTypeInfo:
-    if isinstance(type_info, RowTypeInfo):
-        return type_info
-    raise ConfigError(
-        f"The type of the rows is {type_info}",
-        where=where,
-        remedy='Give one with named fields: Types.ROW_NAMED(["id"], [Types.LONG()]).',
-    )
 
 
 def _of_text(parse: Callable[[str], object]) -> Callable[[Any], Any]:
