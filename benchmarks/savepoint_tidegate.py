@@ -59,7 +59,7 @@ from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
 from tidegate.state.disk.store import RocksDBMemory, RocksDBStore
 from tidegate.state.scope import StateScope
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.places import Place
 from tidegate.storage.reading import StateReader
 from tidegate.typeinfo.key_hash import KeyHasher
@@ -86,7 +86,7 @@ class World:
     def __init__(self, folder: Path, *, on_disk: bool) -> None:
         settings = CheckpointSettings(storage="filesystem", directory=str(folder / "checkpoints"))
         self.folder = folder
-        self.storage = checkpoint_storage(JOB, settings)
+        self.storage = CheckpointStorage(JOB, settings)
         self.memory = RocksDBMemory(RocksDBSettings(memory_bytes=ROCKSDB_BYTES))
         self._local = LocalFolders(JOB, SlotId("slot"), [folder / "local"])
         self._on_disk = on_disk

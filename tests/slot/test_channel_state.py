@@ -54,7 +54,7 @@ from tidegate.slot.channel_state import (
     within,
 )
 from tidegate.slot.in_flight import InFlight, InFlightPlaces
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 from tidegate.transport import codec
@@ -486,7 +486,7 @@ def storing(files: MemoryFiles, work: list[Coroutine[None, None, None]]) -> Chan
     settings = CheckpointSettings(
         storage="filesystem", directory="memory:/c", inline_threshold_bytes=0
     )
-    storage = checkpoint_storage(JOB, settings, Stores(files))
+    storage = CheckpointStorage(JOB, settings, Stores(files))
 
     async def at_once(call: Callable[[], object]) -> object:
         return call()

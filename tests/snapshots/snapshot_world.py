@@ -54,7 +54,7 @@ from tidegate.model.settings import CheckpointSettings
 from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.scope import StateScope
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 from tidegate.transport import codec
@@ -122,7 +122,7 @@ class JobWorld:
             inline_threshold_bytes=kind.inline_threshold,
             merged_file_max_bytes=1 << 20 if kind.merged else None,
         )
-        self.storage = checkpoint_storage(self.job, settings, self.stores)
+        self.storage = CheckpointStorage(self.job, settings, self.stores)
         self.folder = paths.join(self.storage.root, self.job)
         self._disk = Disk()
         self._registry = SharedStateRegistry()

@@ -23,7 +23,6 @@ from tidegate.model.ids import (
 from tidegate.model.settings import CheckpointSettings
 from tidegate.storage.checkpoints import (
     CheckpointStorage,
-    checkpoint_storage,
 )
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.reading import StateReader
@@ -52,7 +51,7 @@ class Driver:
     ) -> None:
         self.world = world or MemoryFiles()
         stores = stores or Stores(self.world)
-        self.storage: CheckpointStorage = checkpoint_storage(JOB, settings, stores)
+        self.storage: CheckpointStorage = CheckpointStorage(JOB, settings, stores)
         self.registry = SharedStateRegistry()
         self.checksums: dict[str, tuple[int, int]] = {}
         self._draw = random.Random(7).getrandbits

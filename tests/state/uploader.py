@@ -14,11 +14,11 @@ from tidegate.model.chance import SeededChance
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.ids import CheckpointId
 from tidegate.state.disk.files import IncrementalFiles
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 
 if __name__ == "__main__":
     root, folder = map(Path, sys.argv[1:3])
-    storage = checkpoint_storage(JOB, replace(SETTINGS, directory=str(root)))
+    storage = CheckpointStorage(JOB, replace(SETTINGS, directory=str(root)))
     files = IncrementalFiles("0" * 8 + "-0000-0000-0000-" + "0" * 12, KeyGroupRange(0, 127))
     draw = SeededChance(7).bits64
     for number in (1, 2):

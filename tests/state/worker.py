@@ -20,6 +20,7 @@ from tidegate.api.state import (
 )
 from tidegate.model.ids import CheckpointId, JobId
 from tidegate.model.restore import RestoredOperatorState
+from tidegate.model.settings import CheckpointSettings
 from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.reading import StateReader
@@ -42,9 +43,10 @@ RULES = MapStateDescriptor("rules")
 def main(command: str, folder: Path) -> None:
     subtask = Subtask()
     stores = Stores(MemoryFiles())
-    storage = CheckpointStorage(
-        JobId("0" * 32), stores, directory=str(folder), in_memory=False, inline_threshold_bytes=0
+    settings = CheckpointSettings(
+        storage="filesystem", directory=str(folder), inline_threshold_bytes=0
     )
+    storage = CheckpointStorage(JobId("0" * 32), settings, stores)
     if command == "restore":
         state: RestoredOperatorState = pickle.loads((folder / "handles").read_bytes())
         subtask.backend.restore(state, StateReader(storage.files, {}))

@@ -47,7 +47,6 @@ from tidegate.model.ids import (
 from tidegate.model.settings import CheckpointSettings
 from tidegate.storage.checkpoints import (
     CheckpointStorage,
-    checkpoint_storage,
 )
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.places import CheckpointScope
@@ -58,11 +57,11 @@ OTHER_JOB = JobId("f" * 32)
 
 
 def in_files(folder: Path, job: JobId = JOB) -> CheckpointStorage:
-    return checkpoint_storage(job, CheckpointSettings(storage="filesystem", directory=str(folder)))
+    return CheckpointStorage(job, CheckpointSettings(storage="filesystem", directory=str(folder)))
 
 
 def in_driver_memory(world: MemoryFiles | None = None) -> CheckpointStorage:
-    return checkpoint_storage(JOB, CheckpointSettings(), Stores(world or MemoryFiles()))
+    return CheckpointStorage(JOB, CheckpointSettings(), Stores(world or MemoryFiles()))
 
 
 @pytest.mark.feature("F021")
@@ -230,7 +229,7 @@ def test_a_stream_closed_without_a_handle_leaves_nothing(tmp_path: Path) -> None
 def test_no_handle_names_a_file_that_was_not_written_to_its_end() -> None:
     world = TornFiles()
     settings = CheckpointSettings(storage="filesystem", directory="memory:/c")
-    storage = checkpoint_storage(JOB, settings, Stores(world))
+    storage = CheckpointStorage(JOB, settings, Stores(world))
     stream = stream_of(storage, ONE, EXCLUSIVE, "1-0-a")
     stream.write(b"x" * MIB)
     with pytest.raises(StorageFailed, match="disk is full"):
@@ -243,7 +242,7 @@ def test_no_handle_names_a_file_that_was_not_written_to_its_end() -> None:
 @pytest.mark.parametrize("target", [None, "memory:/savepoints/savepoint-1"])
 def test_without_a_folder_every_location_is_in_memory(target: str | None) -> None:
     files = MemoryFiles()
-    storage = checkpoint_storage(JOB, CheckpointSettings(), Stores(files))
+    storage = CheckpointStorage(JOB, CheckpointSettings(), Stores(files))
     assert storage.initialize_location(CheckpointId(1)).startswith("memory:")
     for scope in CheckpointScope:
         with stream_of(storage, CheckpointId(1), scope, f"s-{scope.value}", target=target) as out:
@@ -278,7 +277,7 @@ def test_without_a_folder_state_stays_in_handles_up_to_five_mebibytes() -> None:
 
 def test_driver_memory_with_a_folder_puts_only_the_metadata_there(tmp_path: Path) -> None:
     settings = CheckpointSettings(storage="jobmanager", directory=str(tmp_path))
-    storage = checkpoint_storage(JOB, settings)
+    storage = CheckpointStorage(JOB, settings)
     stream = stream_of(storage, ONE, EXCLUSIVE, "1-0-a")
     stream.write(b"x" * MIB)
     assert isinstance(stream.close_and_get_handle(), ByteStreamStateHandle)

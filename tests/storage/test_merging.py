@@ -31,7 +31,7 @@ from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import OperatorId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.storage.checkpoints import CheckpointStorage, checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 from tidegate.storage.streams import FileMerging
@@ -46,7 +46,7 @@ def merged(
         inline_threshold_bytes=threshold,
         merged_file_max_bytes=largest,
     )
-    return checkpoint_storage(JOB, settings, Stores(files))
+    return CheckpointStorage(JOB, settings, Stores(files))
 
 
 def in_files(folder: Path, **options: int) -> CheckpointStorage:
@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_closed_is_no_file() -> None:
 def test_a_savepoint_and_a_driver_that_keeps_state_itself_share_no_files(tmp_path: Path) -> None:
     """A savepoint can be moved: its handles are relative, and a segment's place is absolute."""
     assert in_files(tmp_path).merge_files(ONE, target=str(tmp_path / "savepoint-1")) is None
-    assert checkpoint_storage(JOB, CheckpointSettings()).merge_files(ONE) is None
+    assert CheckpointStorage(JOB, CheckpointSettings()).merge_files(ONE) is None
 
 
 @given(

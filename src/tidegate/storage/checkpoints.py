@@ -44,35 +44,24 @@ UNFINISHED_MAX: Final = 64
 class CheckpointStorage:
     """The checkpoints of one job, seen by its driver or by one of its slots.
 
-    stores: opens every place that state may lie in, the ``memory:`` world of the job's driver
-    among them. inline_threshold: state smaller than this stays in its handle.
-    merged_file_max_bytes: how large a file gets that several states share; None for a file each.
-    key_file: holds what snapshots are signed with; None if they are not. State has a file for
-    itself then, for what is signed is whole files. files: reads, writes and deletes by places.
+    stores: opens every place that state may lie in; unless given, ``memory:`` means a world of
+    this storage's own. files: reads, writes and deletes by places.
     """
 
     def __init__(
-        self,
-        job: JobId,
-        stores: Stores,
-        *,
-        directory: str | None,
-        in_memory: bool,
-        inline_threshold_bytes: int,
-        merged_file_max_bytes: int | None = None,
-        state_in_memory_max: int = STATE_IN_MEMORY_MAX,
-        key_file: str | None = None,
+        self, job: JobId, settings: CheckpointSettings, stores: Stores | None = None
     ) -> None:
         self._job = job
-        self._stores = stores
-        self.files = StateFiles(stores, signed=key_file is not None)
-        self._root = paths.absolute(directory or f"{MEMORY_SCHEME}:")
-        self._store = stores.open(self._root)
-        self._in_memory = in_memory
-        self._inline_threshold = inline_threshold_bytes
-        self._merged_file_max = merged_file_max_bytes
-        self._state_in_memory_max = state_in_memory_max
-        self.key_file = key_file
+        self._stores = stores or Stores(MemoryFiles())
+        # What is signed is whole files, so that a state has a file for itself then.
+        signed = settings.key_file is not None
+        self.files = StateFiles(self._stores, signed=signed)
+        self._merged_file_max = None if signed else settings.merged_file_max_bytes
+        self._root = paths.absolute(settings.directory or f"{MEMORY_SCHEME}:")
+        self._store = self._stores.open(self._root)
+        self._in_memory = settings.storage == "jobmanager"
+        self._inline_threshold = settings.inline_threshold_bytes
+        self.key_file = settings.key_file
 
     @property
     def root(self) -> str:
@@ -255,7 +244,7 @@ class CheckpointStorage:
 
     def _streams_into(self, folder: str, *, relative: bool) -> CheckpointStreamFactory:
         store = None if self._in_memory else self._stores.open(folder)
-        limit = self._state_in_memory_max if self._in_memory else self._inline_threshold
+        limit = STATE_IN_MEMORY_MAX if self._in_memory else self._inline_threshold
         return CheckpointStreamFactory(folder, store, relative, limit, self.files.signed)
 
     def merge_files(
@@ -266,7 +255,7 @@ class CheckpointStorage:
         None if each has its own: that is so in a savepoint (target: its folder), which can be
         moved, for segments are named by absolute places, and where snapshots are signed.
         """
-        if self._merged_file_max is None or target is not None or self.files.signed:
+        if self._merged_file_max is None or target is not None:
             return None
         folder = self.location(checkpoint)
         return FileMerging(self._stores.open(folder), folder, self._merged_file_max)
@@ -274,21 +263,3 @@ class CheckpointStorage:
 
 def _names(execution: ExecutionId, draw: Callable[[], int]) -> Callable[[], str]:
     return lambda: paths.state_file(execution.epoch, execution.attempt, draw())
-
-
-def checkpoint_storage(
-    job: JobId, settings: CheckpointSettings, stores: Stores | None = None
-) -> CheckpointStorage:
-    """The storage that a job's settings ask for.
-
-    stores: given where ``memory:`` is to mean a certain world, as in the simulator.
-    """
-    return CheckpointStorage(
-        job,
-        stores or Stores(MemoryFiles()),
-        directory=settings.directory,
-        in_memory=settings.storage == "jobmanager",
-        inline_threshold_bytes=settings.inline_threshold_bytes,
-        merged_file_max_bytes=settings.merged_file_max_bytes,
-        key_file=settings.key_file,
-    )
