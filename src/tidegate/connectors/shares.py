@@ -34,18 +34,15 @@ class RowRate:
         self._now_ms = now_ms
 
     def allowed(self, now_ms: int) -> int:
-        """Number of rows that may be emitted now."""
         self._earned += (now_ms - self._now_ms) * self._per_ms
         self._earned = min(self._earned, self._earned_max)
         self._now_ms = now_ms
         return int(self._earned)
 
     def used(self, rows: int) -> None:
-        """Records that this many rows were emitted."""
         self._earned -= rows
 
     def next_ms(self) -> int:
-        """Time at which to ask again."""
         missing = max(0.0, self._piece - self._earned)
         return self._now_ms + max(1, math.ceil(missing / self._per_ms))
 

@@ -47,6 +47,7 @@ from tidegate.typeinfo.types import (
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    with_children,
 )
 
 if TYPE_CHECKING:
@@ -239,22 +240,12 @@ def with_classes(type_info: TypeInformation) -> TypeInformation:
     Raises FormatError for odd fields.
     """
     match type_info:
-        case RecordTypeInfo(python_class=None):
-            return _with_class(type_info)
+        case RecordTypeInfo(python_class=found):
+            return type_info if found is not None else _with_class(type_info)
         case EnumTypeInfo(python_class=None):
             return replace(type_info, python_class=str)
-        case ListTypeInfo(of):
-            return replace(type_info, element_type=with_classes(of))
-        case PrimitiveArrayTypeInfo(of):
-            return PrimitiveArrayTypeInfo(with_classes(of))
-        case MapTypeInfo(key, value):
-            return MapTypeInfo(with_classes(key), with_classes(value))
-        case TupleTypeInfo(types):
-            return TupleTypeInfo(list(map(with_classes, types)))
-        case RowTypeInfo(types, names):
-            return RowTypeInfo(list(map(with_classes, types)), names)
         case _:
-            return type_info
+            return with_children(type_info, with_classes)
 
 
 def _with_class(record: RecordTypeInfo) -> RecordTypeInfo:

@@ -38,6 +38,7 @@ from tidegate.typeinfo.types import (
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    with_children,
 )
 
 _PLAIN: Final[dict[object, TypeInformation]] = {
@@ -213,6 +214,7 @@ _NOTHING: Final = BasicTypeInfo("Nothing")
 """The type of None, and of the elements of an empty list: values of any other type fit it."""
 
 _LONG_BOUND: Final = 1 << 63
+_WIDER: Final = {frozenset((LONG, BIG_INT)): BIG_INT, frozenset((LONG, DOUBLE)): DOUBLE}
 
 
 def type_of_values(values: Iterable[object]) -> TypeInformation:
@@ -294,15 +296,11 @@ def _common(one: TypeInformation, other: TypeInformation) -> TypeInformation:
         case RecordTypeInfo(), RecordTypeInfo() if (
             one.python_class is other.python_class and one.field_names == other.field_names
         ):
-            return _of_types(one, _pairwise(one, other))
+            return dataclasses.replace(one, field_types=tuple(_pairwise(one, other)))
         case RecordTypeInfo(), RecordTypeInfo() if one.python_class is other.python_class is dict:
             return MapTypeInfo(*_pairwise(_as_map(one), _as_map(other)))
         case _:
-            return BIG_INT if {one, other} == {LONG, BIG_INT} else _common_number(one, other)
-
-
-def _common_number(one: TypeInformation, other: TypeInformation) -> TypeInformation:
-    return DOUBLE if {one, other} == {LONG, DOUBLE} else PICKLED
+            return _WIDER.get(frozenset((one, other)), PICKLED)
 
 
 def _pairwise(one: TypeInformation, other: TypeInformation) -> list[TypeInformation]:
@@ -313,22 +311,10 @@ def _settled(found: TypeInformation) -> TypeInformation:
     match found:
         case BasicTypeInfo("Nothing"):
             return PICKLED
-        case TupleTypeInfo(types):
-            return TupleTypeInfo(list(map(_settled, types)))
-        case ListTypeInfo(of):
-            return ListTypeInfo(_settled(of))
-        case MapTypeInfo(key, of):
-            return MapTypeInfo(_settled(key), _settled(of))
-        case RowTypeInfo(types, names):
-            return RowTypeInfo(list(map(_settled, types)), names)
         case RecordTypeInfo(python_class=kind):
             common = _common_type(found.field_types)
             if kind is dict and common != PICKLED:
                 return MapTypeInfo(STRING, _settled(common))
-            return _of_types(found, list(map(_settled, found.field_types)))
+            return with_children(found, _settled)
         case _:
-            return found
-
-
-def _of_types(record: RecordTypeInfo, types: list[TypeInformation]) -> RecordTypeInfo:
-    return dataclasses.replace(record, field_types=tuple(types))
+            return with_children(found, _settled)

@@ -33,6 +33,7 @@ from tidegate.typeinfo.types import (
     TupleTypeInfo,
     TypeInformation,
     holds_pickled,
+    with_children,
 )
 
 _DIGITS_MAX: Final = 4096
@@ -287,8 +288,8 @@ def _name(type_info: TypeInformation) -> object:
 def with_key_classes(type_info: TypeInformation) -> TypeInformation:
     """Type of a snapshot with the classes of undeclared keys; None for classes not found."""
     match type_info:
-        case TupleTypeInfo(types):
-            return TupleTypeInfo(list(map(with_key_classes, types)))
+        case TupleTypeInfo():
+            return with_children(type_info, with_key_classes)
         case EnumTypeInfo(name, module=module) if module:
             return replace(type_info, python_class=_class(module, name))
         case RecordTypeInfo(name, field_types=types, module=module) if module:
@@ -312,10 +313,8 @@ def lacks_class(type_info: TypeInformation) -> bool:
 def with_numbers(type_info: TypeInformation) -> TypeInformation:
     """One type for undeclared keys that are equal: all whole numbers become plain numbers."""
     match type_info:
-        case TupleTypeInfo(types):
-            return TupleTypeInfo(list(map(with_numbers, types)))
-        case RecordTypeInfo(field_types=types):
-            return replace(type_info, field_types=tuple(map(with_numbers, types)))
+        case TupleTypeInfo() | RecordTypeInfo():
+            return with_children(type_info, with_numbers)
         case _:
             return NumberTypeInfo(DOUBLE) if is_number(type_info) else type_info
 

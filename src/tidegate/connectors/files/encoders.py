@@ -127,7 +127,7 @@ class _TableEncoder:
         return self._stream.finish()
 
     def abort(self) -> None:
-        """Stops writing; Arrow's writers must be closed all the same."""
+        # Arrow's writers must be closed all the same.
         self._stream.drop()
         with suppress(pa.ArrowException):
             self._encoder.close()
@@ -151,7 +151,7 @@ class _Stream:
         pass
 
     def close(self) -> None:
-        """Does nothing, since Arrow may close its output; only ``finish`` completes the file."""
+        return  # Arrow may close its output; only ``finish`` completes the file
 
     def finish(self) -> Written:
         self.closed = True

@@ -64,7 +64,6 @@ class PartNames:
 
 
 def hidden(name: str) -> str:
-    """Name of a part until it is committed."""
     folder, slash, base = name.rpartition("/")
     return f"{folder}{slash}.{base}{_HIDDEN_END}"
 
@@ -83,7 +82,6 @@ class PartCommittable:
 
     @staticmethod
     def from_bytes(data: bytes) -> PartCommittable:
-        """Parses JSON of ``to_bytes``. Raises FormatError."""
         try:
             fields = json.loads(data)
             if fields["v"] != _VERSION:

@@ -46,9 +46,7 @@ class Cursor(Protocol):
 
     def execute(self, query: Any, params: Any = ..., /) -> object: ...
 
-    def executemany(self, query: Any, params_seq: Any, /) -> object:
-        """Runs a statement once for each row."""
-        ...
+    def executemany(self, query: Any, params_seq: Any, /) -> object: ...
 
 
 class Connection(Protocol):
@@ -101,7 +99,7 @@ class Sqlite:
         return sql
 
     def value(self, value: object) -> object:
-        """Converts decimals, dates and times to text, since SQLite lacks them."""
+        # SQLite has no decimals, dates or times; it takes their texts.
         if isinstance(value, datetime.datetime):
             return value.isoformat(" ")
         if isinstance(value, datetime.date | datetime.time):
@@ -109,7 +107,7 @@ class Sqlite:
         return str(value) if isinstance(value, decimal.Decimal) else value
 
     def may_pass(self, error: Exception) -> bool:
-        """True for locks and disk errors; other faults lie in the statement or the row."""
+        # Locks and the disk; all other faults lie in the statement or the row.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         return code in {
             sqlite3.SQLITE_BUSY,
@@ -133,7 +131,6 @@ class Postgres:
             )
 
     def connect(self, url: str, user: str | None, password: str | None) -> Connection:
-        """Connects; parameters after the URL's question mark are libpq's."""
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -152,7 +149,7 @@ class Postgres:
         return value
 
     def may_pass(self, error: Exception) -> bool:
-        """True for lost connections, deadlocks, and exhausted resources of the server."""
+        # Lost connections, deadlocks, and exhausted resources of the server.
         import psycopg
 
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -180,7 +177,6 @@ def database_of(url: str) -> Database:
 
 
 def placeholders(sql: str) -> int:
-    """Number of question marks in a statement that stand for values."""
     return sum(token == "?" for token in _TOKENS.findall(sql))
 
 
@@ -190,7 +186,6 @@ def without_password(url: str) -> str:
 
 
 def line_of(error: Exception) -> str:
-    """Text of an error, in one line."""
     return " ".join(str(error).split())
 
 

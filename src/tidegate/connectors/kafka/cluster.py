@@ -28,7 +28,6 @@ _QUIET: Final = {"log_level": "2"}
 
 
 def require_clients(where: str) -> None:
-    """Raises ConfigError if the clients are not installed."""
     missing = [name for name in ("confluent_kafka", "kafka") if find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -89,7 +88,6 @@ def admin(properties: Mapping[str, str], where: str) -> AdminClient:
 
 
 def refused_properties(error: KafkaException, where: str) -> ConfigError:
-    """Error for properties that a client refuses."""
     return ConfigError(
         f"Kafka's client refuses its properties: {fault(error).str()}",
         where=where,
@@ -139,5 +137,4 @@ def refuse_missing(topics: Collection[str], found: Mapping[str, TopicMetadata], 
 
 
 def fault(error: KafkaException) -> KafkaError:
-    """Text of an exception of the client."""
     return error.args[0]

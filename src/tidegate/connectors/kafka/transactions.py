@@ -131,7 +131,6 @@ class TransactionName:
 
     @staticmethod
     def from_bytes(data: bytes) -> TransactionName:
-        """Parses JSON of ``to_bytes``. Raises FormatError."""
         try:
             fields = json.loads(data)
             if fields["v"] != _VERSION:
@@ -334,7 +333,6 @@ def _checked(answer: Any) -> Any:
 
 
 def timeout_refused(timeout_ms: int, where: str) -> ConfigError:
-    """Error for a transaction timeout that the cluster does not allow."""
     return ConfigError(
         f"transaction.timeout.ms is {timeout_ms}, and the brokers allow less",
         where=where,

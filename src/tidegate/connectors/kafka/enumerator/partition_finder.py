@@ -183,5 +183,4 @@ class PartitionFinder:
 
 
 def place_of(partition: TopicPartition) -> KafkaTopicPartition:
-    """A partition in the client's terms."""
     return KafkaTopicPartition(partition.topic, partition.partition)
