@@ -1,4 +1,4 @@
-"""What readers of one source share: a list of splits, and a number of rows a second."""
+"""Sharing one source among readers: splits from a list, and a number of rows a second."""
 
 from __future__ import annotations
 

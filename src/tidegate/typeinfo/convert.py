@@ -71,7 +71,8 @@ class Misfit(Exception):
 
     def __str__(self) -> str:
         field = f"field '{'.'.join(self.path)}': " if self.path else ""
-        return f"{field}{self.value!r} is not of type {self.expected}"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{field}{self.value!r} is not of type {self.expected}{reason}"
 
 
 class Converter:

@@ -214,7 +214,10 @@ _NOTHING: Final = BasicTypeInfo("Nothing")
 """The type of None, and of the elements of an empty list: values of any other type fit it."""
 
 _LONG_BOUND: Final = 1 << 63
-_WIDER: Final = {frozenset((LONG, BIG_INT)): BIG_INT, frozenset((LONG, DOUBLE)): DOUBLE}
+_WIDER: Final[Mapping[frozenset[TypeInformation], TypeInformation]] = {
+    frozenset((LONG, BIG_INT)): BIG_INT,
+    frozenset((LONG, DOUBLE)): DOUBLE,
+}
 
 
 def type_of_values(values: Iterable[object]) -> TypeInformation:
