@@ -93,6 +93,7 @@ class JdbcSink:
         return
 
     def session(self, where: str) -> Session:
+        """Makes the session that runs the statement. where: for messages."""
         table = _TABLE.search(self.sql)
         named = f"{where}, table '{table.group(1)}'" if table else f"{where}, {self.sql!r}"
         return Session(database_of(self.connection.url), self._connect, self.sql, named)
