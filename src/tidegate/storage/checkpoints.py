@@ -155,6 +155,8 @@ class CheckpointStorage:
             if paths.join(self._root, info.path) in used:
                 # A kept checkpoint may name a file in the folder of one that is gone.
                 needed.add(folder)
+            # Drivers and slots of lower epochs are fenced off: no checkpoint that could still
+            # complete names a file of theirs.
             elif counts_not or (wrote is not None and wrote < epoch):
                 doomed.append(info.path)
             if counts_not:

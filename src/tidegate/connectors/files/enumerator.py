@@ -128,6 +128,7 @@ class FileEnumerator:
         state.left.extend(parts)
         state.cut += len(parts)
         state.schema = next((part.schema for part in parts), state.schema)
+        # Only a folder that is watched is looked at again; else the digests would fill checkpoints.
         if self._interval_ms is not None:
             state.seen.update(digest_of(part.path) for part in parts)
         self._looked()

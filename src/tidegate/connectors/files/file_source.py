@@ -125,7 +125,11 @@ class FileSource:
         """A copy that emits Arrow batches instead of rows."""
         match self.file_format:
             case TextFormat():
-                raise ConfigError("Lines of text have no columns", where="FileSource.arrow")
+                raise ConfigError(
+                    "Lines of text have no columns",
+                    where="FileSource.arrow",
+                    remedy="Read them as rows, without arrow(); or use FileSource.csv or json.",
+                )
             case CsvFormat() | JsonFormat() as text:
                 return replace(self, file_format=replace(text, arrow=True), as_arrow=True)
             case ParquetFormat():

@@ -303,6 +303,7 @@ class Part:
             raise BadRecord(
                 f"rows cannot be written as {self._encoding.suffix.removeprefix('.')}: {error}",
                 where=self.name,
+                remedy="Map the rows to values that such a file can hold.",
             ) from error
 
     def close(self) -> None:

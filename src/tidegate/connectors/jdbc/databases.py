@@ -214,13 +214,15 @@ class Session:
         try:
             self._in_transaction(lambda cursor: cursor.executemany(self._statement, rows))
         except BadRecord:
-            # Drivers don't say which row it was.
+            # Drivers don't say which row it was. Run one by one, the rows name it, and nothing of
+            # the batch stays then either.
             self._in_transaction(lambda cursor: self._one_by_one(cursor, rows))
 
     def _in_transaction(self, run: Callable[[Cursor], object]) -> None:
         try:
             if self._connection is None:
                 self._connection = self._connect()
+            # All of a batch or nothing: a retry runs the whole batch over a new connection.
             run(self._connection.cursor())
             self._connection.commit()
         except BadRecord:

@@ -196,6 +196,7 @@ class JdbcWriter:
             await asyncio.sleep(_BACKOFF_S * tries)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        # The checkpoint waits for the rows ahead of its barrier: nothing else remembers them.
         return Prepared(durable=self._write_kept()) if self._kept else Prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:

@@ -209,7 +209,11 @@ class KafkaReader:
     def _check_client(self, error: KafkaError | None) -> None:
         # The client recovers from all but fatal errors by itself.
         if error is not None and error.fatal():
-            raise StorageFailed(f"Kafka's client has failed: {error.str()}", where=self._where)
+            raise StorageFailed(
+                f"Kafka's client has failed: {error.str()}",
+                where=self._where,
+                remedy="Check the security properties, and what this user may read.",
+            )
 
     def _check_partition(self, split: KafkaSplit, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
@@ -223,5 +227,7 @@ class KafkaReader:
                 "'auto.offset.reset' to 'earliest' or 'latest'.",
             )
         raise StorageFailed(
-            f"Partition {split.place} cannot be read: {error.str()}", where=self._where
+            f"Partition {split.place} cannot be read: {error.str()}",
+            where=self._where,
+            remedy="Check that the topic is there, and that this user may read it.",
         )
