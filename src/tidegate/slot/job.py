@@ -99,8 +99,8 @@ class LocalState:
 class SlotJob:
     """Everything that subtasks of one job share in one slot.
 
-    local: folders on the slot's disk. channel_state: makes writers of
-    in-flight data, of which several share a file.
+    local: folders on the slot's disk. channel_state: makes writers of in-flight data, of which
+    several share a file.
     """
 
     def __init__(self, accepted: Accepted, world: World, beside: Tasks) -> None:
