@@ -20,7 +20,6 @@ DEPTH_MAX = 5
 DEEPER = {
     "slot": 9,
     "state": 8,
-    "storage": 6,
 }
 """Rooms whose longest chain of imports has more modules than that; numbers may only shrink."""
 

@@ -17,11 +17,11 @@ from tidegate.driver.pool import DriverPool, PrintedLines
 from tidegate.driver.telling.report import tell_end
 from tidegate.driver.world import DriverWorld
 from tidegate.errors import ConfigError
+from tidegate.ha.chain import MemoryHaStore
 from tidegate.ha.filesystem import open_chain
-from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.chance import SeededChance
 from tidegate.model.descriptors import make_room
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 from tidegate.transport.tcp import loop_factory
@@ -169,7 +169,7 @@ def _world(
         chance=SeededChance(secrets.randbits(64)),
         run_blocking=run_blocking,
         chain=chain,
-        storage=lambda graph, job: checkpoint_storage(job, graph.settings.checkpoints, stores),
+        storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints, stores),
         log=process_log().bind(job=graph.name),
         secret=secret,
         show=PrintedLines(pool.submit).show,

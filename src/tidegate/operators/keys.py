@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.rows.batches import as_rows
 from tidegate.errors import UnsupportedKey
-from tidegate.typeinfo.key_classes import may_be_alike
 from tidegate.typeinfo.key_hash import key_type_of
+from tidegate.typeinfo.plain_keys import may_be_alike
 
 if TYPE_CHECKING:
     from tidegate.model.elements import Batch, RowBatch

@@ -24,7 +24,7 @@ from tidegate.snapshots.reading.subtask_states import SubtaskStates
 from tidegate.snapshots.rows import OperatorInfo, Rows, StateInfo, StateKind, StateRow
 from tidegate.storage.reading import StateReader
 from tidegate.storage.state_files import StateFiles
-from tidegate.typeinfo.found_types import type_of_values
+from tidegate.typeinfo.hints import type_of_values
 from tidegate.typeinfo.types import PICKLED, holds_pickled
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from tidegate.state.user.ttl import without_times
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.descriptions import type_described
-from tidegate.typeinfo.evolution import reader_for
+from tidegate.typeinfo.evolution import reader_for, with_classes
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.serializers import SerializerSnapshot
-from tidegate.typeinfo.stand_ins import with_classes
 from tidegate.typeinfo.types import LONG, PICKLED
 
 if TYPE_CHECKING:
