@@ -15,12 +15,8 @@ from flinkformat.handles import StateDistribution
 from flinkformat.operator_ids import operator_id_of_uid
 from flinkformat.snapshots import (
     FINISHED,
-    CheckpointMetadata,
-    CheckpointProperties,
-    SavepointFormatType,
-    SavepointType,
 )
-from tidegate.checkpoint.provenance import Provenance, hook_states, to_master_state
+from tidegate.checkpoint.provenance import hook_states
 from tidegate.errors import ConfigError, FormatError, UnsupportedKey
 from tidegate.migration.declarations import proposal
 from tidegate.migration.pyflink import PREFIX, is_python_state
@@ -44,8 +40,6 @@ if TYPE_CHECKING:
     from flinkformat.state.operator_state import FlinkOperatorState
     from flinkformat.state.reading import FlinkKeyedState
     from tidegate.api.state import StateDescriptor
-    from tidegate.model.files import FileChecksum
-    from tidegate.model.ids import CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +139,8 @@ def migrate_savepoint(
         new = NewSnapshot(fspath(target), None if key_file is None else fspath(key_file))
         checkpoint = snapshot.metadata.checkpoint_id
         written = [each.write(checkpoint, new) for each in operators]
-        new.complete(_savepoint(checkpoint, written, new.checksums))
+        new.complete_savepoint(checkpoint, written, {"versions": versions()}, forced=True)
     return MigrationReport(snapshot.path, None if target is None else fspath(target), tuple(rows))
-
-
-def _savepoint(
-    checkpoint: CheckpointId,
-    operators: Iterable[OperatorState],
-    checksums: Mapping[str, FileChecksum],
-) -> CheckpointMetadata:
-    kind = SavepointType.savepoint(SavepointFormatType.CANONICAL)
-    provenance = Provenance({"versions": versions()}, checksums)
-    return CheckpointMetadata(
-        checkpoint_id=checkpoint,
-        operators=tuple(operators),
-        master_states=(to_master_state(provenance),),
-        properties=CheckpointProperties.for_savepoint(kind, forced=True),
-    )
 
 
 def _named(operator: OperatorState) -> str:
