@@ -264,9 +264,8 @@ class _Migration:
         for index, states in subtasks.items():
             for each in states:
                 name = each.state.name
-                counts[name] += (
-                    sum(map(len, each.elements)) if _is_map(each) else len(each.elements)
-                )
+                is_map = each.mode is StateDistribution.BROADCAST
+                counts[name] += sum(map(len, each.elements)) if is_map else len(each.elements)
                 try:
                     made[name] = operator_translation_of(each, self._declared)
                     taken.setdefault(index, []).append(_operator_state(each, made[name]))
@@ -307,10 +306,6 @@ class _Migration:
 def _operator_state(found: FlinkOperatorState, made: Translation) -> TakenOperatorState:
     elements = list(map(made.convert, found.elements))
     return TakenOperatorState(made, found.mode, elements)
-
-
-def _is_map(found: FlinkOperatorState) -> bool:
-    return found.mode is StateDistribution.BROADCAST
 
 
 def _no_such(what: str, wanted: str, names: Sequence[str], where: str) -> ConfigError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import struct
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
@@ -172,22 +173,6 @@ def _read_decimal(reader: Reader) -> Decimal:
         raise ValueError(f"{text[:60]!r} is not a decimal number") from error
 
 
-def _read_date(reader: Reader) -> datetime.date:
-    return (_EPOCH + _days(reader.i32("a day"))).date()
-
-
-def _days(days: int) -> datetime.timedelta:
-    return datetime.timedelta(days=days)
-
-
-def _read_time(reader: Reader) -> datetime.time:
-    return (_EPOCH + datetime.timedelta(milliseconds=reader.i32("a time of day"))).time()
-
-
-def _read_timestamp(reader: Reader) -> datetime.datetime:
-    return _EPOCH + datetime.timedelta(milliseconds=reader.i64("a time"))
-
-
 def _read_instant(reader: Reader) -> Any:
     instant: Instant | None = java.INSTANT.read(reader)
     return python_value(instant)
@@ -206,9 +191,9 @@ _READS: Final[Mapping[TypeInformation, Callable[[Reader], Any]]] = {
     CHAR: _read_text,
     BIG_DEC: _read_decimal,
     BYTES: lambda reader: reader.blob("bytes"),
-    SQL_DATE: _read_date,
-    SQL_TIME: _read_time,
-    SQL_TIMESTAMP: _read_timestamp,
+    SQL_DATE: lambda reader: (_EPOCH + timedelta(days=reader.i32("a day"))).date(),
+    SQL_TIME: lambda reader: (_EPOCH + timedelta(milliseconds=reader.i32("a time of day"))).time(),
+    SQL_TIMESTAMP: lambda reader: _EPOCH + timedelta(milliseconds=reader.i64("a time")),
     INSTANT: _read_instant,
     PICKLED: lambda reader: unpickled(reader.blob("a pickle")),
 }

@@ -37,7 +37,6 @@ from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from flinkformat.snapshots import FINISHED, Finished, SavepointType
 
 if TYPE_CHECKING:
-    from flinkformat.key_groups import KeyGroupRange
     from flinkformat.snapshots import (
         CheckpointMetadata,
         CheckpointProperties,
@@ -176,7 +175,7 @@ class _Describer:
     def keyed(self, handle: KeyedStateHandle) -> Shown:
         shown: Shown = {
             "type": type(handle).__name__,
-            "keyGroupRange": _range(handle.key_groups),
+            "keyGroupRange": [handle.key_groups.first, handle.key_groups.last],
         }
         if not isinstance(handle, KeyGroupsSavepointStateHandle):
             shown["stateHandleId"] = handle.state_handle_id
@@ -246,10 +245,6 @@ class _Describer:
             "serializedChannelOffsets": handle.channel_offsets.hex(),
             "unmerged": [_channel(plain) for plain in unmerged],
         }
-
-
-def _range(key_groups: KeyGroupRange) -> list[int]:
-    return [key_groups.first, key_groups.last]
 
 
 def _channel(handle: InputChannelStateHandle | ResultSubpartitionStateHandle) -> Shown:
