@@ -16,12 +16,7 @@ from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDesc
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.errors import ConfigError
 from tidegate.migration.pyflink import PREFIX, likely_types
-from tidegate.typeinfo.types import (
-    PICKLED,
-    BasicTypeInfo,
-    TupleTypeInfo,
-    Types,
-)
+from tidegate.typeinfo.types import PICKLED, BasicTypeInfo, TupleTypeInfo, Types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

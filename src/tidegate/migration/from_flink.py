@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING
 
 from flinkformat.handles import StateDistribution
 from flinkformat.operator_ids import operator_id_of_uid
-from flinkformat.snapshots import (
-    FINISHED,
-)
+from flinkformat.snapshots import FINISHED
 from tidegate.checkpoint.provenance import hook_states
 from tidegate.errors import ConfigError, FormatError, UnsupportedKey
 from tidegate.migration.declarations import proposal
 from tidegate.migration.pyflink import PREFIX, is_python_state
 from tidegate.migration.taken import TakenKeyedState, TakenOperator, TakenOperatorState, told
-from tidegate.migration.translations import (
-    NotTaken,
-    Translation,
-    operator_translation_of,
-)
+from tidegate.migration.translations import NotTaken, Translation, operator_translation_of
 from tidegate.migration.types import Keys, MisplacedKey
 from tidegate.model.versions import versions
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot

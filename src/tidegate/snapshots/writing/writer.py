@@ -19,12 +19,7 @@ import pyarrow as pa
 from flinkformat.handles import KeyGroupsStateHandle, StateDistribution
 from flinkformat.key_groups import DEFAULT_LOWER_BOUND, KeyGroupRange, check_parallelism
 from flinkformat.operator_ids import operator_id_of_uid
-from flinkformat.snapshots import (
-    FINISHED,
-    Finished,
-    OperatorState,
-    SubtaskState,
-)
+from flinkformat.snapshots import FINISHED, Finished, OperatorState, SubtaskState
 from tidegate.api.state import RedistributionMode
 from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.clock import SystemClock
@@ -59,11 +54,7 @@ from tidegate.typeinfo.serializers import serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo
 
 if TYPE_CHECKING:
-    from tidegate.api.state import (
-        MapStateDescriptor,
-        OperatorStateDescriptor,
-        StateDescriptor,
-    )
+    from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor, StateDescriptor
     from tidegate.model.ids import OperatorId
     from tidegate.snapshots.reading.keyed_streams import KeyedStream
     from tidegate.snapshots.writing.encoded_rows import StateRows
