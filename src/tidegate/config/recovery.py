@@ -1,4 +1,4 @@
-"""What a job starts from, how it restarts after a failure, and rescales: options and settings."""
+"""Snapshot that a job starts from, restarts after a failure, and rescales: options and settings."""
 
 from __future__ import annotations
 
