@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidegate.config import execution, recovery
 from tidegate.config.warnings import Warn, process_warnings
 from tidegate.datastream.checking.notices import warn
-from tidegate.datastream.process.outside import (
-    Planned,
-    is_dry_run,
-    make_importable,
-    script_name,
-)
+from tidegate.datastream.process.outside import Planned, is_dry_run, make_importable, script_name
 from tidegate.errors import ConfigError, GraphError
 from tidegate.graph.explain import explain_mermaid, explain_text
 from tidegate.graph.job_graph import translate

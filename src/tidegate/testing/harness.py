@@ -37,12 +37,7 @@ from tidegate.model.elements import (
     Watermark,
     WatermarkStatus,
 )
-from tidegate.model.ids import (
-    ChannelId,
-    CheckpointId,
-    OperatorId,
-    VertexId,
-)
+from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, VertexId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.slot.channel_state import ChannelStateStorage

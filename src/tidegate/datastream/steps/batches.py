@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api.aggregates import Aggregate
-from tidegate.api.functions import (
-    FilterFunction,
-    FlatMapFunction,
-    KeyedBatchFunction,
-    MapFunction,
-)
+from tidegate.api.functions import FilterFunction, FlatMapFunction, KeyedBatchFunction, MapFunction
 from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tidegate.datastream.checking import checks
 from tidegate.errors import GraphError
@@ -79,11 +74,7 @@ def window_aggregates(
     late_tag: str | None,
     call: str,
 ) -> Operator:
-    from tidegate.operators.windows.window_batches import (
-        END,
-        START,
-        WindowAggregateBatchesOperator,
-    )
+    from tidegate.operators.windows.window_batches import END, START, WindowAggregateBatchesOperator
 
     column = key_column(key, call)
     if not isinstance(windows, TumblingEventTimeWindows | SlidingEventTimeWindows):
