@@ -227,7 +227,7 @@ class World:
         self.inputs = self.gate.inputs
         self.operator_ids = [info.id for info in deployment.vertex.operators]
         chained = self.subtask.chain.operators
-        self.backends = [each.context.backend for each in chained]
+        self.backends = [each.backend for each in chained]
         self.outputs = self.subtask.outputs.channels
         for output in self.outputs:  # whose readers have asked for full batches
             output.resize(settings.slot.rows)

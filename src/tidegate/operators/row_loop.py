@@ -111,7 +111,7 @@ def owner(
 
     own: of results of the declared type, which is that of the main output.
     """
-    if own is None and MADE.any and not context.settings.object_reuse:
+    if own is None and MADE.any and not context.info.settings.object_reuse:
         return _own_aside
     return own
 

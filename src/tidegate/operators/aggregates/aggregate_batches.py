@@ -167,7 +167,7 @@ class AggregateBatchesOperator(Operator):
         self.key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        self._name = context.name
+        self._name = context.info.name
         self._pane = context.state.keyed_columns(self.key_type)
         self._columns: AggregatedColumns | None = None
 

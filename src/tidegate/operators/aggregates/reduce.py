@@ -34,13 +34,13 @@ class ReduceOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         call = row_call(self._function, self._method)
-        reduce = typed_reduce(call, self._type_info, context.name)
+        reduce = typed_reduce(call, self._type_info, context.info.name)
         descriptor = ReducingStateDescriptor(STATE_NAME, reduce, self._type_info)
         self._state = cast("ReducingState[object]", context.state.keyed_state(descriptor))
         self._cell = context.state.cell
         self._by_row = has_life(self._function)
         self._context = context
-        self._final_only = context.settings.final_only
+        self._final_only = context.info.settings.final_only
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:

@@ -76,13 +76,13 @@ class AsyncWaitOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self._queue: CallQueue = OrderedQueue() if self._ordered else UnorderedQueue()
-        self._seats = Seats(self._settings.capacity, context.wake)
-        self._tasks = LoopTasks(context.start)
-        self._rows_max = 2 * context.settings.rows
+        self._seats = Seats(self._settings.capacity, context.tasks.wake)
+        self._tasks = LoopTasks(context.tasks.start)
+        self._rows_max = 2 * context.info.settings.rows
         self._leaving = 1  # results to pass on at once
         self._progress: asyncio.Future[None] | None = None
-        self._letters = context.metrics.counter("numDeadLetters")
-        context.metrics.gauge("callsGoingOnAfterTimeout", lambda: self._seats.going_on)
+        self._letters = context.tasks.metrics.counter("numDeadLetters")
+        context.tasks.metrics.gauge("callsGoingOnAfterTimeout", lambda: self._seats.going_on)
         self.declare(context)
         for value, timestamp_ms in self._state.get():
             self._admit(value, timestamp_ms)
@@ -99,7 +99,8 @@ class AsyncWaitOperator(FunctionOperator):
         place = self._place(context)
         self._open_places.append(place)
         shipped = isinstance(place, InProcesses)
-        opening = place.open(CallContext.of(context.runtime, self._name, shipped=shipped))
+        metrics = None if shipped else context.tasks.metrics
+        opening = place.open(CallContext(context.info, metrics))
         if opening is None:
             self._opened()
         else:
@@ -112,7 +113,7 @@ class AsyncWaitOperator(FunctionOperator):
     def _opened(self) -> None:
         self._seats.open()
         if self._seats.has_waiting:
-            self._context.wake()
+            self._context.tasks.wake()
 
     def _place(self, context: OperatorContext) -> Place:
         settings, function = self._settings, self._function
@@ -124,9 +125,9 @@ class AsyncWaitOperator(FunctionOperator):
             place = OnLoop(function, self._call)
         elif in_processes:
             shipped = ship.dumps((function, self._method), name=self._name)
-            place = InProcesses(CallProcesses(shipped), context.threads(at_once))
+            place = InProcesses(CallProcesses(shipped), context.tasks.threads(at_once))
         else:
-            place = OnThreads(function, self._call, context.threads(at_once))
+            place = OnThreads(function, self._call, context.tasks.threads(at_once))
         ask = place.call
         if batched:
             limits = BatchLimits(
@@ -144,9 +145,9 @@ class AsyncWaitOperator(FunctionOperator):
             ask,
             self._retry,
             self._seats,
-            context.metrics.counter("numCallsTimedOut"),
+            context.tasks.metrics.counter("numCallsTimedOut"),
             timeout_ms=settings.timeout_ms,
-            share=context.settings.object_reuse,
+            share=context.info.settings.object_reuse,
             operator=self._name,
         )
         return place
@@ -254,7 +255,7 @@ class AsyncWaitOperator(FunctionOperator):
         else:
             call.results = results if self._own is None else list(map(self._own, results))
         self._queue.done(call)
-        self._context.wake()
+        self._context.tasks.wake()
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
 

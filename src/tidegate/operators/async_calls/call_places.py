@@ -161,8 +161,8 @@ def opened(function: object, context: CallContext) -> Awaitable[None] | None:
     try:
         left = function.open(context)
     except Exception as error:
-        raise user_code_failed(error, operator=context.operator, call="open") from error
-    return _awaited(left, context.operator) if isawaitable(left) else None
+        raise user_code_failed(error, operator=context.name, call="open") from error
+    return _awaited(left, context.name) if isawaitable(left) else None
 
 
 async def _awaited(left: Awaitable[object], operator: str) -> None:

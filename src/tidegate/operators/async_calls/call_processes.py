@@ -165,7 +165,7 @@ class CallProcesses:
                 continue
             self._give_back(process)
             return given
-        operator = self._context.operator
+        operator = self._context.name
         raise UserCodeFailed(
             f"the process in which operator '{operator}' calls its function died "
             f"{DEATHS_MAX} times in a row; the last one {how}",

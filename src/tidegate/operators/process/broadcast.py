@@ -53,7 +53,7 @@ def _both_sides(
     """States of the main stream, which are read-only, and states of the broadcast stream."""
     states = {each.name: context.state.broadcast_state(each) for each in descriptors}
     views = {name: state.read_only() for name, state in states.items()}
-    where = f"operator '{context.name}'"
+    where = f"operator '{context.info.name}'"
     return BroadcastStates(views, where), BroadcastStates(states, where)
 
 

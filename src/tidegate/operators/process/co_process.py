@@ -24,7 +24,7 @@ class KeyedCoProcessOperator(KeyedProcessOperator):
     methods = ("process_element1", "process_element2")
 
     def open(self, context: OperatorContext) -> None:
-        self._keys = SharedKeys(context.name)
+        self._keys = SharedKeys(context.info.name)
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:

@@ -84,10 +84,10 @@ class IntervalJoinOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._cell = context.state.cell
-        self._keys = SharedKeys(context.name)
+        self._keys = SharedKeys(context.info.name)
         self._pair = JoinContext()
-        self._timers = context.state.timers(_TIMERS, BYTE, context.wake_at_wall).event
-        self._clean_rows = 2 * context.settings.rows
+        self._timers = context.state.timers(_TIMERS, BYTE, context.time.wake_at_wall).event
+        self._clean_rows = 2 * context.info.settings.rows
         plan = self._plan
         self._sides = (
             _Side(context, plan, 0, plan.lower_ms, plan.upper_ms),

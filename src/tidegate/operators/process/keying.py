@@ -28,25 +28,23 @@ class ReinterpretOperator(Operator):
         self._key = key
 
     def open(self, context: OperatorContext) -> None:
-        self._name = context.name
-        self._context = context
-        self._hasher = KeyHasher(
-            self._key.key_type, context.max_parallelism, where=f"operator '{context.name}'"
-        )
+        info = self._info = context.info
+        self._where = f"operator '{info.name}'"
+        self._hasher = KeyHasher(self._key.key_type, info.max_parallelism, where=self._where)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         rows = as_rows(batch)
-        selected = keys_of_rows(rows.values, self._key, f"operator '{self._name}'")
+        selected = keys_of_rows(rows.values, self._key, self._where)
         keys, groups = self._hasher.keyed(selected)
-        context = self._context
-        targets = subtasks_of(groups, context.parallelism, context.max_parallelism)
-        foreign = (targets != context.subtask).nonzero()[0]
+        info = self._info
+        targets = subtasks_of(groups, info.parallelism, info.max_parallelism)
+        foreign = (targets != info.subtask).nonzero()[0]
         if len(foreign):
             row = int(foreign[0])
             raise GraphError(
-                f"the key {shown(keys[row])} is in subtask {context.subtask + 1}, and key_by would "
+                f"the key {shown(keys[row])} is in subtask {info.subtask + 1}, and key_by would "
                 f"send it to {targets[row] + 1}",
-                where=f"operator '{self._name}', at the row {shown(rows.values[row])}",
+                where=f"{self._where}, at the row {shown(rows.values[row])}",
                 remedy=(
                     "Reinterpret only streams that were partitioned by this very key; else use "
                     "key_by."

@@ -26,9 +26,9 @@ class OperatorTime:
     """The ``TimerService`` of a function. timers: of its keys; None without keys."""
 
     def __init__(self, context: OperatorContext, timers: Timers | None = None) -> None:
-        self._name = context.name
+        self._name = context.info.name
         self._timers = timers
-        self.current_processing_time = context.processing_time
+        self.current_processing_time = context.time.processing_time
         self.watermark_ms = MIN_TIMESTAMP_MS
 
     def current_watermark(self) -> int:
@@ -138,12 +138,13 @@ class KeyedProcessOperator(ProcessOperator):
         self.key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        cell, timers = context.state.cell, context.state.timers(TIMERS, None, context.wake_at_wall)
+        cell = context.state.cell
+        timers = context.state.timers(TIMERS, None, context.time.wake_at_wall)
         self._time = OperatorTime(context, timers)
         self._row = KeyedRowContext(self._time, cell)
         self._open_with(context, self._contexts(context), cell)
         loop = self._loop("on_timer", self._row, cell)
-        self._timers = FunctionTimers(timers, self._row, loop, context.monotonic_ms)
+        self._timers = FunctionTimers(timers, self._row, loop, context.time.monotonic_ms)
 
     def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
         return [self._row] * len(self.methods)

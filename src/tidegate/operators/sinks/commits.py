@@ -42,7 +42,7 @@ class Commits:
         self._durable: dict[CheckpointId, list[Awaitable[object]]] = {}
         for checkpoint, committable in sorted(restored, key=lambda element: element[0]):
             self._held.setdefault(CheckpointId(checkpoint), []).append(committable)
-        begun = context.restored_checkpoint or CheckpointId(-1)
+        begun = context.info.restored or CheckpointId(-1)
         self._completed = max([begun, *self._held])
         self._committing = False
 
@@ -67,7 +67,7 @@ class Commits:
         for durable in [cut for cut in self._durable if cut <= checkpoint]:
             del self._durable[durable]
         if self.due and not self._committing:
-            self._context.start(self.commit_due())
+            self._context.tasks.start(self.commit_due())
 
     def complete_all(self) -> None:
         """Makes everything due, since no checkpoint will come; followed by `commit_due`."""
@@ -97,9 +97,9 @@ class Commits:
         if committer is None or not committables:
             return
         backoff_s = _BACKOFF_FIRST_S
-        for left in reversed(range(self._context.settings.commit_retries + 1)):
+        for left in reversed(range(self._context.info.settings.commit_retries + 1)):
             try:
-                await self._context.run_blocking(lambda: committer.commit(committables))
+                await self._context.tasks.run_blocking(lambda: committer.commit(committables))
                 return
             except CommitFailed:
                 raise
@@ -110,11 +110,11 @@ class Commits:
             backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
 
     def _gave_up(self, checkpoint: CheckpointId, count: int, error: WorldError) -> CommitFailed:
-        tries = self._context.settings.commit_retries + 1
+        tries = self._context.info.settings.commit_retries + 1
         return CommitFailed(
             f"{count} committables of checkpoint {checkpoint} could not be committed in {tries} "
             f"tries: {error.what}",
-            where=f"operator '{self._context.name}'",
+            where=f"operator '{self._context.info.name}'",
             remedy=error.remedy or "They are in the checkpoint and will be committed on restore.",
         )
 

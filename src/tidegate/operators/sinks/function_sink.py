@@ -22,7 +22,7 @@ class SinkContext:
     __slots__ = ("current_processing_time", "timestamp_ms", "watermark_ms")
 
     def __init__(self, context: OperatorContext) -> None:
-        self.current_processing_time = context.processing_time
+        self.current_processing_time = context.time.processing_time
         self.timestamp_ms: int | None = None
         self.watermark_ms = MIN_TIMESTAMP_MS
 

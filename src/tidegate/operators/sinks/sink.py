@@ -92,7 +92,7 @@ class SinkOperator(SinkHost):
             self._make_writer()
         else:
             self._recovered = asyncio.get_running_loop().create_future()
-            context.start(self._recover(self._recovered))
+            context.tasks.start(self._recover(self._recovered))
 
     def declare(self, context: OperatorContext) -> None:
         committables = OperatorStateDescriptor(COMMITTABLES_STATE)
@@ -130,7 +130,7 @@ class SinkOperator(SinkHost):
         assert self._writer is not None, "a failed recovery ends the subtask"
         self._prepare(end_of_input=True)
         self._finished = True
-        if not self._context.checkpointing:
+        if not self._context.info.checkpointing:
             yield self._commit_without_checkpoint()
 
     async def _commit_without_checkpoint(self) -> None:
@@ -181,7 +181,7 @@ def prepared_by(writer: SinkWriter, context: OperatorContext, *, end_of_input: b
     durable = asyncio.ensure_future(prepared.durable)
     # What cannot be made durable is lost to this attempt: that is more than a checkpoint's failure,
     # so it is the subtask's.
-    context.start(all_of([durable]))
+    context.tasks.start(all_of([durable]))
     return Prepared(prepared.committables, durable)
 
 
@@ -189,17 +189,17 @@ class SinkWriterContext:
     """The ``WriterContext`` over an operator's."""
 
     def __init__(self, context: OperatorContext) -> None:
-        self.subtask = context.subtask
-        self.parallelism = context.parallelism
-        self.job = context.job
-        self.operator = context.name
-        self.attempt_name = context.attempt_name
-        self.restored_checkpoint = context.restored_checkpoint
-        self.checkpointing = context.checkpointing
-        self.processing_time = context.processing_time
-        self.to_coordinator = context.to_coordinator
-        self.start = context.start
+        self.subtask = context.info.subtask
+        self.parallelism = context.info.parallelism
+        self.job = context.info.job
+        self.operator = context.info.name
+        self.attempt_name = context.info.attempt_name
+        self.restored_checkpoint = context.info.restored
+        self.checkpointing = context.info.checkpointing
+        self.processing_time = context.time.processing_time
+        self.to_coordinator = context.tasks.to_coordinator
+        self.start = context.tasks.start
         self._context = context
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._context.run_blocking(call)
+        return self._context.tasks.run_blocking(call)

@@ -60,7 +60,7 @@ class SinkWriterOperator(SinkHost):
         """Emits the last output; without checkpoints, once it is durable."""
         self._hand_on(out, end_of_input=True)
         self._finished = True
-        return None if self._context.checkpointing else iter((AllOf(self._durable),))
+        return None if self._context.info.checkpointing else iter((AllOf(self._durable),))
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
         if not self._finished:
@@ -70,7 +70,7 @@ class SinkWriterOperator(SinkHost):
         prepared = prepared_by(self._writer, self._context, end_of_input=end_of_input)
         if prepared.durable is not None:
             self._durable.append(prepared.durable)
-        subtask = self._context.subtask
+        subtask = self._context.info.subtask
         out.emit(RowBatch([CommittableMessage(each, subtask) for each in prepared.committables]))
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
@@ -103,7 +103,7 @@ class CommitterOperator(Operator):
         self._recovered: asyncio.Future[None] | None = None
         if self._commits.due:
             self._recovered = asyncio.get_running_loop().create_future()
-            context.start(self._recover(self._recovered))
+            context.tasks.start(self._recover(self._recovered))
 
     async def _recover(self, recovered: asyncio.Future[None]) -> None:
         await self._commits.commit_due()
@@ -116,7 +116,7 @@ class CommitterOperator(Operator):
             if not isinstance(message, CommittableMessage):
                 raise UserError(
                     f"A committer is given {message!r:.100}, which is not a CommittableMessage",
-                    where=f"operator '{self._context.name}'",
+                    where=f"operator '{self._context.info.name}'",
                     remedy="Give committables on as they come, or make new ones in "
                     "add_pre_commit_topology.",
                 )
@@ -124,7 +124,7 @@ class CommitterOperator(Operator):
         out.emit(batch)
 
     def finish(self, out: Output) -> Steps | None:
-        if self._context.checkpointing:
+        if self._context.info.checkpointing:
             return None
         return iter((self._commit_without_checkpoint(),))
 

@@ -82,13 +82,13 @@ class SourceReaderOperator(SourceOperator):
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self._wanting = False
-        self._letters = context.metrics.counter("numDeadLetters")
+        self._letters = context.tasks.metrics.counter("numDeadLetters")
         self._time = EventTime(self._strategy, context)
         alignment = self._strategy.alignment
         self._alignment = None if alignment is None else ReaderAlignment(alignment, context)
         restored = self._restored(context)
-        self._rows_full = context.settings.rows
-        self._arrow_rows_full = context.settings.arrow_rows
+        self._rows_full = context.info.settings.rows
+        self._arrow_rows_full = context.info.settings.arrow_rows
         self._reader_context = _ReaderContext(context, self._name)
         self._reader: SourceReader[object] = self._source.reader(self._reader_context)
         if restored:
@@ -125,7 +125,7 @@ class SourceReaderOperator(SourceOperator):
             return Polled.MORE
         if reader.wants_splits and not self._wanting:
             self._wanting = True
-            self._context.to_coordinator(OperatorEvent(SplitsWanted()))
+            self._context.tasks.to_coordinator(OperatorEvent(SplitsWanted()))
         return self._nothing()
 
     def _nothing(self) -> Polled:
@@ -154,7 +154,7 @@ class SourceReaderOperator(SourceOperator):
                 self._alignment.allow(ms)
             case other:
                 raise AssertionError(f"no event of a source's coordinator: {other!r}")
-        self._context.wake()
+        self._context.tasks.wake()
 
     def snapshot(self, context: SnapshotContext) -> None:
         splits = self._reader.snapshot(context.checkpoint)
@@ -175,14 +175,14 @@ class _ReaderContext:
     def __init__(self, context: OperatorContext, name: str) -> None:
         self._context = context
         self._name = name
-        self.subtask = context.subtask
-        self.parallelism = context.parallelism
-        self.rows = context.settings.rows
-        self.arrow_rows = context.settings.arrow_rows
-        self.processing_time = context.processing_time
-        self.monotonic_ms = context.monotonic_ms
-        self.wake_at = context.wake_at
-        self.skipped = context.skipped
+        self.subtask = context.info.subtask
+        self.parallelism = context.info.parallelism
+        self.rows = context.info.settings.rows
+        self.arrow_rows = context.info.settings.arrow_rows
+        self.processing_time = context.time.processing_time
+        self.monotonic_ms = context.time.monotonic_ms
+        self.wake_at = context.time.wake_at
+        self.skipped = context.tasks.skipped
         self._letters: list[tuple[str, Sequence[DeadLetter]]] = []
 
     def dead_letters(self, tag: OutputTag[DeadLetter], letters: Sequence[DeadLetter]) -> None:
@@ -194,14 +194,14 @@ class _ReaderContext:
         return taken
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._context.run_blocking(call)
+        return self._context.tasks.run_blocking(call)
 
     def read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        self._context.start(self._read_ahead(call, then))
+        self._context.tasks.start(self._read_ahead(call, then))
 
     async def _read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
         try:
-            then(await self._context.run_blocking(call))
+            then(await self._context.tasks.run_blocking(call))
         except Exception as error:
             raise user_code_failed(error, operator=self._name, call="reader") from error
-        self._context.wake()
+        self._context.tasks.wake()

@@ -101,7 +101,7 @@ class ReaderAlignment:
         Its place is told once in the update interval, and at once where others may wait for it.
         """
         resting = position_ms is not None and position_ms > self._allowed_ms
-        due = self._context.monotonic_ms() >= self._due_ms
+        due = self._context.time.monotonic_ms() >= self._due_ms
         stopped = position_ms is None and self._told is not None
         if due or stopped or (resting and not self._resting):
             self._tell(position_ms)
@@ -113,9 +113,9 @@ class ReaderAlignment:
 
     def _tell(self, position_ms: int | None) -> None:
         self._told = position_ms
-        self._context.to_coordinator(OperatorEvent(WatermarkReached(position_ms)))
+        self._context.tasks.to_coordinator(OperatorEvent(WatermarkReached(position_ms)))
         self._arm()
 
     def _arm(self) -> None:
-        self._due_ms = self._context.monotonic_ms() + self._update_ms
-        self._context.wake_at(self._due_ms)
+        self._due_ms = self._context.time.monotonic_ms() + self._update_ms
+        self._context.time.wake_at(self._due_ms)

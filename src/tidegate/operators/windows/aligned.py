@@ -106,7 +106,7 @@ class AlignedWindowOperator(FiringOperator):
     """Windows of one size, the same for all keys. plan: with the assigner's own trigger."""
 
     def open(self, context: OperatorContext) -> None:
-        self._open(context, WindowContents(self._plan, context.name))
+        self._open(context, WindowContents(self._plan, context.info.name))
         windows = cast("AlignedWindows", self._plan.assigner)
         overlap = windows.slide_ms < windows.size_ms
         self._cut = _Panes(windows, shared=overlap and self._contents.can_merge)
@@ -160,7 +160,7 @@ class AlignedWindowOperator(FiringOperator):
         else:
             # A clock that was put back makes nobody late.
             reached_ms = max(self._time_ms, self._fired_until_ms)
-            stamps = [max(self._context.processing_time(), reached_ms + 1)] * len(rows)
+            stamps = [max(self._context.time.processing_time(), reached_ms + 1)] * len(rows)
         has_gaps = self._cut.windows.slide_ms > self._cut.windows.size_ms
         if min(stamps) >= self._ahead_ms and not has_gaps:
             self._gather(keys, groups, rows.values, stamps)
@@ -309,7 +309,7 @@ class AlignedWindowOperator(FiringOperator):
     def on_ready(self, out: Output) -> Steps | None:
         if self._event_time:
             return None
-        self._pass_to(self._context.processing_time() - 1)
+        self._pass_to(self._context.time.processing_time() - 1)
         return self._fire(self._due_results, self._is_due, out)
 
     def _is_due(self) -> bool:
@@ -381,7 +381,7 @@ class AlignedWindowOperator(FiringOperator):
 
     def _set_alarm(self) -> None:
         if not self._event_time and self._due:
-            self._context.wake_at_wall(self._due[0][0] + 1)
+            self._context.time.wake_at_wall(self._due[0][0] + 1)
 
     def _is_to_fire(self, window: TimeWindow) -> bool:
         """True if a window of the current key had not fired before the restore, or has grown."""

@@ -62,7 +62,7 @@ class WindowOperator(FiringOperator):
 
     def open(self, context: OperatorContext) -> None:
         kind = WindowContents if self._evictor is None else EvictedContents
-        self._open(context, kind(self._plan, context.name))
+        self._open(context, kind(self._plan, context.info.name))
         assigner = self._plan.assigner
         self._domain = TimeDomain.EVENT_TIME if self._event_time else TimeDomain.PROCESSING_TIME
         descriptor = ValueStateDescriptor(CONTENTS, self._contents.type)
@@ -194,7 +194,7 @@ class WindowOperator(FiringOperator):
 
     def on_ready(self, out: Output) -> Steps | None:
         timers, on_time = self._timers.processing, self._plan.trigger.on_processing_time
-        now_ms = self._context.processing_time()
+        now_ms = self._context.time.processing_time()
 
         def fired() -> Iterator[object]:
             due = ((ms - 1, namespace) for ms, namespace in timers.due(now_ms))
@@ -274,7 +274,7 @@ class _AssignerContext:
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
         self._numbers: ValueState[int] | None = None
-        self.get_current_processing_time = context.processing_time
+        self.get_current_processing_time = context.time.processing_time
 
     def next_number(self) -> int:
         if self._numbers is None:

@@ -31,7 +31,7 @@ class Progress:
 
     def __init__(self, context: OperatorContext) -> None:
         self._groups = KeyGroupRange.of(
-            context.subtask, context.parallelism, context.max_parallelism
+            context.info.subtask, context.info.parallelism, context.info.max_parallelism
         )
         descriptor = OperatorStateDescriptor(_PROGRESS, mode=RedistributionMode.UNION)
         self._list = context.state.operator_state(descriptor)

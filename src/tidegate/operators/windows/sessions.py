@@ -46,7 +46,7 @@ class SessionOperator(FiringOperator):
         self._gap_ms = cast("SessionWindows", plan.assigner).gap_ms
 
     def open(self, context: OperatorContext) -> None:
-        self._open(context, WindowContents(self._plan, context.name))
+        self._open(context, WindowContents(self._plan, context.info.name))
         self._time_ms = MIN_TIMESTAMP_MS
         kept, whole = self._contents.type, None
         if kept is not None:
@@ -76,7 +76,7 @@ class SessionOperator(FiringOperator):
             stamps = event_times(rows, self._name)
         elif rows.values:
             # A clock that was put back makes nobody late.
-            stamps = repeat(max(self._context.processing_time(), self._time_ms + 1))
+            stamps = repeat(max(self._context.time.processing_time(), self._time_ms + 1))
         return self._emit(self._added(rows, stamps, out), out)
 
     def _added(self, rows: RowBatch, stamps: Iterable[int], out: Output) -> Iterator[object]:
@@ -164,7 +164,7 @@ class SessionOperator(FiringOperator):
     def on_ready(self, out: Output) -> Steps | None:
         if self._event_time:
             return None
-        self._time_ms = max(self._time_ms, self._context.processing_time() - 1)
+        self._time_ms = max(self._time_ms, self._context.time.processing_time() - 1)
         return self._fire(self._due_results, self._is_due, out)
 
     def _is_due(self) -> bool:
@@ -205,4 +205,4 @@ class SessionOperator(FiringOperator):
 
     def _set_alarm(self) -> None:
         if not self._event_time and self._due:
-            self._context.wake_at_wall(self._due[0][0] + 1)
+            self._context.time.wake_at_wall(self._due[0][0] + 1)

@@ -80,10 +80,10 @@ class WindowAggregateBatchesOperator(Operator):
         self._late_tag = late_tag
 
     def open(self, context: OperatorContext) -> None:
-        self._name = context.name
-        self._rows_max = context.settings.arrow_rows
+        self._name = context.info.name
+        self._rows_max = context.info.settings.arrow_rows
         self._panes = context.state.keyed_panes(self.key_type)
-        self._dropped = context.metrics.counter("numLateRecordsDropped")
+        self._dropped = context.tasks.metrics.counter("numLateRecordsDropped")
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._fired = _Fired(context)
         self._columns: AggregatedColumns | None = None
@@ -352,9 +352,10 @@ class _Fired:
     """
 
     def __init__(self, context: OperatorContext) -> None:
-        self._own = KeyGroupRange.of(context.subtask, context.parallelism, context.max_parallelism)
+        info = context.info
+        self._own = KeyGroupRange.of(info.subtask, info.parallelism, info.max_parallelism)
         self._entries = context.state.operator_state(_FIRED)
-        self._restored_ms = np.full(context.max_parallelism, MIN_TIMESTAMP_MS, np.int64)
+        self._restored_ms = np.full(info.max_parallelism, MIN_TIMESTAMP_MS, np.int64)
         self.schema: bytes | None = None
         for first, last, fired_ms, schema in self._entries.get():
             self._restored_ms[first : last + 1] = fired_ms

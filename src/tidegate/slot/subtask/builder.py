@@ -13,7 +13,6 @@ from tidegate.api import ship
 from tidegate.api.operator import KeyCell, SourceOperator, VertexPlan
 from tidegate.api.rows.conversion import output_conversions
 from tidegate.checkpoint.channel_state.file_format import InputChannelInfo, ResultSubpartitionInfo
-from tidegate.metrics import MetricRegistry
 from tidegate.slot.channels.asked_size import AskedSize
 from tidegate.slot.channels.debloat import Debloater
 from tidegate.slot.channels.gate import Gate, InputChannel
@@ -22,7 +21,7 @@ from tidegate.slot.channels.room import Room
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.subtask.checkpointing import Checkpointing
-from tidegate.slot.subtask.context import SlotOperatorContext
+from tidegate.slot.subtask.context import context_of
 from tidegate.slot.subtask.ending import Ending
 from tidegate.slot.subtask.input import Input
 from tidegate.slot.subtask.pace import Turn
@@ -121,13 +120,6 @@ def build(plan: VertexPlan, deployment: Deployment, host: Host, states: States) 
     return Subtask(deployment, host, chain, outputs, checkpointing, turns, ending, input)
 
 
-def context_of(
-    info: OperatorInfo, deployment: Deployment, host: OperatorHost, backend: OperatorBackend
-) -> SlotOperatorContext:
-    metrics = MetricRegistry(host.clock.monotonic_ms).group()
-    return SlotOperatorContext(info, deployment, host, backend, metrics, backend)
-
-
 def _chain(
     plan: VertexPlan, deployment: Deployment, host: Host, states: States, room: Room, pace: Turn
 ) -> Chain:
@@ -138,12 +130,9 @@ def _chain(
     for info, operator in zip(infos, operators, strict=True):
         backend = states.backend(deployment, host, info, operator.key_type)
         context = context_of(info, deployment, host, backend)
-        convert, share = (
-            output_conversions(operator, info.name),
-            deployment.settings.slot.object_reuse,
-        )
+        convert = output_conversions(operator, info.name)
         out = ChainOutput(room, host.clock, share=share, convert=convert)
-        made.append(ChainedOperator(operator, context, out, pace, host))
+        made.append(ChainedOperator(operator, context, backend, out, pace, host))
     for index, info in enumerate(infos):
         if info.upstream is not None:
             tag = plan.side_tags[index] if plan.side_tags else None

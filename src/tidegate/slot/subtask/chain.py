@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.api.operator import Operator, Steps
+    from tidegate.api.operator import Operator, OperatorContext, Steps
     from tidegate.api.pieces import Portion
     from tidegate.clock import Clock
     from tidegate.model.elements import Batch
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.channels.output import ChannelOutput, Route
     from tidegate.slot.channels.room import Room
-    from tidegate.slot.subtask.context import SlotOperatorContext
     from tidegate.slot.subtask.operator_host import OperatorHost
     from tidegate.slot.subtask.pace import Turn
+    from tidegate.state.backend import OperatorBackend
 
 
 class Taker(Protocol):
@@ -145,25 +145,27 @@ class ChainOutput:
 class ChainedOperator:
     """One operator of the chain with its state, and its work in progress.
 
-    rows: given to it so far. context: what it sees of the slot, its state among it. turn: once it
-    is over, nothing more is begun. host: waits for what the steps wait for.
+    rows: given to it so far. context: what it sees of the slot. backend: keeps its state. turn:
+    once it is over, nothing more is begun. host: waits for what the steps wait for.
     """
 
     def __init__(
         self,
         operator: Operator,
-        context: SlotOperatorContext,
+        context: OperatorContext,
+        backend: OperatorBackend,
         out: ChainOutput,
         turn: Turn,
         host: OperatorHost,
     ) -> None:
         self.operator = operator
         self.context = context
+        self.backend = backend
         self.out = out
         self.rows = 0
         self._turn = turn
         self._host = host
-        self._prepare = context.backend.before_batch
+        self._prepare = backend.before_batch
         self._piece = PieceSize(ROWS_UNBOUNDED, operator.piece_s)
         self._piece_rows = 0
         self._worked_s = 0.0
@@ -322,7 +324,7 @@ class Chain:
             else:
                 closing += [] if left is None else [left]
         for each in self.operators:
-            each.context.backend.close()
+            each.backend.close()
         return closing
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import SnapshotContext
 from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class Cutting:
             waited = each.operator.snapshot(context)
             if waited is not None:
                 durable.append(waited)
-            pending = each.context.backend.snapshot(checkpoint, options)
-            pieces.append((each.context.operator, pending))
+            pending = each.backend.snapshot(checkpoint, options)
+            pieces.append((each.context.info.operator, pending))
         self._ending.cut(checkpoint)
         self.last = self._made = SubtaskSnapshot(
             barrier,
