@@ -132,7 +132,7 @@ def test_sources_come_first_and_each_vertex_after_those_that_feed_it() -> None:
 
 def test_a_vertex_has_the_id_of_its_head_and_a_uid_decides_it() -> None:
     program = word_count(1)
-    program.made[2].uid = "counts"
+    program.made[2].state.uid = "counts"
     vertex = built(program).topology.vertices[1]
     assert vertex.id == VertexId(operator_id_of_uid("counts")) == vertex.operators[0].id
     assert vertex.operators[0].uid == "counts"
@@ -140,7 +140,7 @@ def test_a_vertex_has_the_id_of_its_head_and_a_uid_decides_it() -> None:
 
 def test_two_operators_with_one_uid_are_refused() -> None:
     program = word_count()
-    program.made[1].uid = program.made[2].uid = "same"
+    program.made[1].state.uid = program.made[2].state.uid = "same"
     with pytest.raises(GraphError, match="uid 'same' is on 'FlatMap' and on 'Reduce'"):
         built(program)
 
@@ -148,10 +148,10 @@ def test_two_operators_with_one_uid_are_refused() -> None:
 def test_without_generated_uids_each_operator_needs_its_own() -> None:
     program = word_count()
     for number, made in enumerate(program.made[1:]):
-        made.uid = f"uid-{number}"
+        made.state.uid = f"uid-{number}"
     with pytest.raises(GraphError, match="no UID or hash has been assigned to operator 'Source"):
         built(program, {"pipeline.auto-generate-uids": "false"})
-    program.made[0].uid = "source"
+    program.made[0].state.uid = "source"
     assert len(built(program, {"pipeline.auto-generate-uids": "false"}).plans) == 3
 
 
@@ -255,7 +255,7 @@ def test_the_settings_are_the_same_in_another_process() -> None:
 
 def test_the_job_as_text() -> None:
     program = word_count(2)
-    program.made[2].uid = "counts"
+    program.made[2].state.uid = "counts"
     graph = built(program, SETTINGS)
     ids = {info.name: info.id.hex()[:8] for v in graph.topology.vertices for info in v.operators}
     assert explain_text(graph) == "\n".join(

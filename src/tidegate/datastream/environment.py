@@ -29,10 +29,11 @@ from tidegate.datastream.program import (
     translated,
 )
 from tidegate.datastream.settings.configs import CheckpointConfig, ExecutionConfig
+from tidegate.datastream.spark_frames import load_frames
 from tidegate.datastream.steps import ends
 from tidegate.errors import ConfigError, StorageFailed, UserError
 from tidegate.graph.explain import execution_plan
-from tidegate.graph.runtime import load_frames, load_runtime, prepare_local
+from tidegate.graph.runtime import load_runtime, prepare_local
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
 

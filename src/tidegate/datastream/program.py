@@ -7,6 +7,7 @@ import os
 import sys
 import weakref
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.config import execution, recovery
@@ -21,9 +22,8 @@ from tidegate.datastream.process.outside import (
 from tidegate.errors import ConfigError, GraphError
 from tidegate.graph.explain import explain_mermaid, explain_text
 from tidegate.graph.job_graph import translate
-from tidegate.graph.runtime import load_check
 from tidegate.graph.stream_graph import build_stream_graph
-from tidegate.graph.transformations import NodeKind, OperatorTransformation
+from tidegate.graph.transformations import NodeKind, OperatorTransformation, Placement, StateOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,10 +79,8 @@ class Program:
             name=name,
             operator=operator,
             inputs=inputs,
-            parallelism=min(parallelism, parallelism_max or parallelism),
-            parallelism_max=parallelism_max,
-            keyed=keyed,
-            stateful=stateful,
+            placement=Placement(min(parallelism, parallelism_max or parallelism), parallelism_max),
+            state=StateOf(keyed, stateful),
         )
         if kind is not NodeKind.SOURCE:
             self._operators.append(made)
@@ -223,7 +221,7 @@ def submitted(
         raise Planned(stream_graph, graph, configuration)
     make_importable(configuration.get(execution.PYTHON_FILES))
     if CHECK_VARIABLE in os.environ:
-        return load_check(os.environ[CHECK_VARIABLE]).submit(graph)
+        import_module("tidegate.upgrade.program").check_only(graph, os.environ[CHECK_VARIABLE])
     for node in stream_graph.nodes:
         node.operator.check()
     warn(stream_graph, configuration, checkpointing=graph.settings.checkpoints.periodic)

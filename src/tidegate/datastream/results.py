@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from tidegate.config import checkpointing, recovery
 from tidegate.datastream.process import interrupts
 from tidegate.datastream.process.interrupts import Terminated, not_ended, running_jobs
+from tidegate.datastream.spark_frames import load_frames
 from tidegate.errors import ConfigError, GraphError, TidegateError
-from tidegate.graph.runtime import load_frames
 from tidegate.graph.transformations import (
     NodeKind,
     OperatorTransformation,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidegate.api.functions import SinkFunction
 from tidegate.datastream.checking import checks
 from tidegate.datastream.checking.types import converted
+from tidegate.datastream.spark_frames import load_frames
 from tidegate.errors import GraphError, with_article
-from tidegate.graph.runtime import load_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
