@@ -16,7 +16,7 @@ from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
 from tidegate.errors import GraphError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
-from tidegate.graph.job_graph import JobGraph, build_job_graph
+from tidegate.graph.job_graph import JobGraph, translate
 from tidegate.graph.stream_graph import build_stream_graph
 from tidegate.graph.transformations import (
     ChainingStrategy,
@@ -25,13 +25,12 @@ from tidegate.graph.transformations import (
     UnionTransformation,
 )
 from tidegate.model.ids import VertexId
-from tidegate.model.settings import RestoreSettings
 from tidegate.model.topology import Partitioner
 
 
 def built(program: Program, settings: dict[str, str] | None = None) -> JobGraph:
     configuration = Configuration.from_dict(settings or {})
-    return build_job_graph(program.made, configuration, "job")
+    return translate(build_stream_graph(program.made), configuration, "job")
 
 
 def names(graph: JobGraph) -> list[str]:
@@ -212,13 +211,6 @@ def test_lambdas_and_what_main_defines_are_shipped_by_value() -> None:
     held = cast("Step", graph.plan(graph.topology.vertices[0].id).operators[1]).held
     assert callable(held)
     assert held(4) == 12
-
-
-def test_a_job_graph_can_be_told_what_to_start_from() -> None:
-    graph = built(word_count())
-    restore = RestoreSettings("/somewhere/chk-3", allow_non_restored=True)
-    assert graph.restored_from(restore).settings.restore == restore
-    assert graph.restored_from(restore).topology == graph.topology
 
 
 SETTINGS = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tests.checkpoint.world import THREE
 from tests.worlds.chance import FixedChance
-from tidegate.api.job.hooks import MasterTriggerRestoreHook
+from tidegate.api.job import MasterTriggerRestoreHook
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator import commands as ask
 from tidegate.checkpoint.coordinator import events as answer

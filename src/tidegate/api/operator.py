@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from tidegate.api.state.column_states import (
-        ColumnState,
-        ColumnStateDescriptor,
-        KeyedColumns,
-        KeyedPanes,
-    )
     from tidegate.api.state.descriptors import (
         MapStateDescriptor,
         OperatorStateDescriptor,
         StateDescriptor,
     )
-    from tidegate.api.state.states import BroadcastState, OperatorListState, State
+    from tidegate.api.state.states import (
+        BroadcastState,
+        ColumnState,
+        ColumnStateDescriptor,
+        KeyedColumns,
+        KeyedPanes,
+        OperatorListState,
+        State,
+    )
     from tidegate.clock import Clock
     from tidegate.metrics import MetricGroup
     from tidegate.model.control import Remark
@@ -245,14 +247,18 @@ class OperatorClock:
     """Time as an operator sees it, and its alarms.
 
     processing_time: wall clock, milliseconds since 1970. monotonic_ms: milliseconds that never go
-    back. wake_at: asks for ``on_ready`` at a time of ``monotonic_ms``.
+    back.
     """
 
     def __init__(self, clock: Clock, wake_at: Callable[[int], None]) -> None:
         self.processing_time = clock.wall_ms
         self.monotonic_ms = clock.monotonic_ms
-        self.wake_at = wake_at
+        self._wake_at = wake_at
         self._alarm_ms = -1
+
+    def wake_at(self, monotonic_ms: int) -> None:
+        """Asks for ``on_ready`` at a time of ``monotonic_ms``."""
+        self._wake_at(monotonic_ms)
 
     def wake_at_wall(self, wall_ms: int) -> None:
         """Asks for ``on_ready`` at about a time of ``processing_time``.
@@ -265,7 +271,7 @@ class OperatorClock:
         under_way = self._alarm_ms > now_ms + 1
         if not under_way or at_ms < self._alarm_ms:
             self._alarm_ms = at_ms
-            self.wake_at(at_ms)
+            self._wake_at(at_ms)
 
 
 class OperatorTasks(Protocol):
@@ -285,7 +291,7 @@ class OperatorTasks(Protocol):
         """A pool of at most this many threads for this operator alone, which must close it."""
         ...
 
-    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+    def start(self, work: Coroutine[object, object, None]) -> None:
         """Runs a coroutine on the slot's loop; its failure is the subtask's.
 
         A subtask does not end before what it started has ended; on cancel it is cancelled.

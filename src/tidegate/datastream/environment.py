@@ -44,10 +44,13 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from tidegate.api.job.client import JobClient, JobExecutionResult
-    from tidegate.api.job.failures import FailureEnricher
-    from tidegate.api.job.hooks import MasterTriggerRestoreHook
-    from tidegate.api.job.listeners import JobStatusChangedListener
+    from tidegate.api.job import (
+        FailureEnricher,
+        JobClient,
+        JobExecutionResult,
+        JobStatusChangedListener,
+        MasterTriggerRestoreHook,
+    )
     from tidegate.api.source import Source
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.config.execution import RuntimeExecutionMode

@@ -28,10 +28,12 @@ from tidegate.graph.transformations import NodeKind, OperatorTransformation, Pla
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.api.job.client import JobClient
-    from tidegate.api.job.failures import FailureEnricher
-    from tidegate.api.job.hooks import MasterTriggerRestoreHook
-    from tidegate.api.job.listeners import JobStatusChangedListener
+    from tidegate.api.job import (
+        FailureEnricher,
+        JobClient,
+        JobStatusChangedListener,
+        MasterTriggerRestoreHook,
+    )
     from tidegate.api.operator import Operator
     from tidegate.config.configuration import Configuration
     from tidegate.graph.job_graph import JobGraph

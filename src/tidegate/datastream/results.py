@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.api.rows.columns import Columns
     from tidegate.config.configuration import Configuration
     from tidegate.graph.transformations import Transformation
@@ -205,7 +205,7 @@ class SparkFrame:
         self, columns: Columns, session: object, settings: Configuration, folder: str | None
     ) -> None:
         from tidegate.connectors.files.file_sink import FileSink
-        from tidegate.operators.arrow.columns import ToColumns
+        from tidegate.operators.arrow import ToColumns
 
         self._schema = columns.schema
         self._output = load_frames().FrameOutput(

@@ -9,7 +9,7 @@ from tidegate.graph.runtime import load_of_spark
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.api.staging import Staged
+    from tidegate.api.source import Staged
 
 
 class FrameOutput(Protocol):

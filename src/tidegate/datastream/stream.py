@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.dead_letters import DeadLetter
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.state import MapStateDescriptor
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from tidegate.datastream.program import Program
     from tidegate.datastream.settings.configs import ExecutionConfig
     from tidegate.graph.transformations import Transformation
-    from tidegate.operators.arrow.frames import Form
+    from tidegate.operators.arrow import Form
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 

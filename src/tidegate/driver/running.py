@@ -39,7 +39,7 @@ from tidegate.pyflink.imports import is_installed
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from tidegate.api.job.client import JobSummary
+    from tidegate.api.job import JobSummary
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.provider import SlotProvider
     from tidegate.driver.start import Start

@@ -30,7 +30,7 @@ from tidegate.transport.tcp import loop_factory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore

@@ -40,7 +40,6 @@ class FunctionOperator(Operator):
 
     @property
     def _functions(self) -> tuple[object, ...]:
-        """Objects that are opened, closed and told of checkpoints."""
         return (self._function,)
 
     def open(self, context: OperatorContext) -> None:

@@ -58,7 +58,6 @@ class RowLoop:
         self._operator = operator
 
     def process(self, batch: Batch, out: Output) -> Steps | None:
-        """Process a batch of rows; a result has the time of its row."""
         rows = as_rows(batch)
         timed = None if rows.timestamps_ms is None else self._context
         return emit_rows(self._results(self._columns(rows)), self._draws, out, timed=timed)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from tidegate.api.operator import OperatorStates, SnapshotContext, SubtaskInfo
-    from tidegate.api.state.descriptors import OperatorStateDescriptor
+    from tidegate.api.state.descriptors import OperatorStateDescriptor, StateTtlConfig
     from tidegate.api.state.states import (
         AggregatingState,
         BroadcastState,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         ReducingState,
         ValueState,
     )
-    from tidegate.api.state.ttl import StateTtlConfig
     from tidegate.metrics import MetricGroup
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.hints import TypeHint

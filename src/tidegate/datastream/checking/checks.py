@@ -115,7 +115,7 @@ def _returned(before: dis.Instruction, step: dis.Instruction) -> object:
 
 def check_batch_function(given: object, kind: type[Function], call: str, form: str) -> None:
     """Works as `check_function`; also raises GraphError for an unavailable form of batches."""
-    from tidegate.operators.arrow.frames import check_form
+    from tidegate.operators.arrow import check_form
 
     check_function(given, kind, call)
     check_form(form, call)

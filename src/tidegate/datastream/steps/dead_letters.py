@@ -78,7 +78,7 @@ def _is_async(operator: Operator) -> TypeGuard[AsyncWaitOperator]:
 
 
 def _row_by_row() -> tuple[type[Operator], ...]:
-    from tidegate.operators.arrow.batches import (
+    from tidegate.operators.arrow import (
         FilterBatchesOperator,
         FlatMapBatchesOperator,
         MapBatchesOperator,

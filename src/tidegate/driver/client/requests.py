@@ -12,7 +12,7 @@ from tidegate.model.control import JobStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.api.job.client import CheckpointDone, JobClient
+    from tidegate.api.job import CheckpointDone, JobClient
     from tidegate.jobmaster.view import JobView
 
 

@@ -16,7 +16,7 @@ from tidegate.storage import paths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.api.job.client import CheckpointDone, JobExecutionResult
+    from tidegate.api.job import CheckpointDone, JobExecutionResult
     from tidegate.model.elements import SnapshotKind
 
 _UNSHARED: Final = frozenset(

@@ -11,7 +11,7 @@ from tidegate.jobmaster.events import CancelRequested, SuspendRequested
 from tidegate.model.elements import SnapshotKind
 
 if TYPE_CHECKING:
-    from tidegate.api.job.client import CheckpointDone
+    from tidegate.api.job import CheckpointDone
     from tidegate.driver.answers import Answers
     from tidegate.driver.inbox import Inbox
     from tidegate.model.settings import JobSettings

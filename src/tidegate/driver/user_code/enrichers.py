@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.api.job.failures import FailureContext, FailureKind
+from tidegate.api.job import FailureContext, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     import structlog
 
-    from tidegate.api.job.failures import FailureEnricher
+    from tidegate.api.job import FailureEnricher
     from tidegate.errors import TidegateError
     from tidegate.model.ids import JobId, SlotId
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.api.job.hooks import MasterTriggerRestoreHook
+    from tidegate.api.job import MasterTriggerRestoreHook
     from tidegate.model.ids import CheckpointId
 
 RESTORE_TIMEOUT_S: Final = 60.0

@@ -7,14 +7,14 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tidegate.api.job.listeners import JobExecutionStatusEvent
+from tidegate.api.job import JobExecutionStatusEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     import structlog
 
-    from tidegate.api.job.listeners import JobStatusChangedListener
+    from tidegate.api.job import JobStatusChangedListener
     from tidegate.jobmaster.commands import StatusChanged
     from tidegate.model.ids import JobId
 

@@ -21,7 +21,14 @@ from tidegate.api.rows.batches import as_rows
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch
-from tidegate.operators.async_calls.async_queue import Call, CallQueue, OrderedQueue, UnorderedQueue
+from tidegate.operators.async_calls.async_queue import (
+    Call,
+    CallQueue,
+    LoopTasks,
+    OrderedQueue,
+    Seats,
+    UnorderedQueue,
+)
 from tidegate.operators.async_calls.attempts import Attempts
 from tidegate.operators.async_calls.call_batches import Batches, BatchLimits
 from tidegate.operators.async_calls.call_context import CallContext
@@ -33,7 +40,6 @@ from tidegate.operators.async_calls.call_places import (
 )
 from tidegate.operators.async_calls.call_processes import CallProcesses
 from tidegate.operators.async_calls.call_settings import Executor
-from tidegate.operators.async_calls.seats import LoopTasks, Seats
 from tidegate.operators.emit import emit_sorted
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
@@ -89,7 +95,6 @@ class AsyncWaitOperator(FunctionOperator):
         super().open(context)
 
     def declare(self, context: OperatorContext) -> None:
-        """Requests the state of calls in flight; the function has none."""
         self._state = cast(
             "OperatorListState[tuple[object, int | None]]",
             context.state.operator_state(OperatorStateDescriptor(IN_FLIGHT_STATE)),
@@ -155,7 +160,6 @@ class AsyncWaitOperator(FunctionOperator):
     # --- what comes ---
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Starts as many calls as there is room for, and holds the input back for the others."""
         rows = as_rows(batch)
         stamps = stamps_of(rows)
         for value, timestamp_ms in zip(rows.values, stamps, strict=False):
@@ -187,7 +191,6 @@ class AsyncWaitOperator(FunctionOperator):
         return self._queue.empty
 
     def finish(self, out: Output) -> Steps:
-        """Waits for all calls in flight, which their timeouts bound."""
         yield from self._leave(out)
         while not self._queue.empty:
             yield self._next_done()

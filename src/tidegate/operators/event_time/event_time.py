@@ -10,6 +10,7 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from tidegate.api.operator import Operator
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.watermarks import WatermarkGenerator
 from tidegate.config.warnings import Warn
@@ -19,6 +20,7 @@ from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     MIN_TIMESTAMP_MS,
     ArrowBatch,
+    RowBatch,
     Watermark,
     WatermarkStatus,
 )
@@ -72,7 +74,6 @@ class EventTime:
         return position if position > MIN_TIMESTAMP_MS else None
 
     def emit(self, batch: Batch, out: Output) -> None:
-        """Emits a batch with its timestamps, and the watermarks within it."""
         if self._stamp is not None:
             batch = self._stamp(batch)
             if self._looks:
@@ -114,7 +115,6 @@ class EventTime:
         self._marks.pass_on(out)
 
     def input_status(self, status: WatermarkStatus, out: Output) -> None:
-        """The whole input has become idle, or active again."""
         if status.idle:
             self._marks.mark_idle()
         else:
@@ -174,7 +174,6 @@ class Marks:
             self._said.append((self.row, WatermarkStatus(idle=False)))
 
     def pass_on(self, out: Output, batch: Batch | None = None) -> None:
-        """Emits a batch, split at the marks."""
         start = 0
         for row, mark in self._said:
             if batch is not None and row > start:
@@ -271,3 +270,36 @@ def greatest_timestamp(batch: Batch) -> int | None:
     if isinstance(batch, ArrowBatch):
         return int(batch.timestamps_ms.max())
     return max(batch.timestamps_ms)
+
+
+class TimestampsOperator(Operator):
+    """Replaces timestamps and watermarks by those of a strategy.
+
+    Of the watermarks that come only the last one passes, for it says that nothing follows; an input
+    that is idle is idle behind this step too.
+    """
+
+    keeps_type = True
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        self._strategy = strategy
+
+    def open(self, context: OperatorContext) -> None:
+        self._time = EventTime(self._strategy, context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        self._time.beat(out)
+        if isinstance(batch, RowBatch):
+            self._time.emit(RowBatch(batch.values, batch.timestamps_ms), out)
+        else:
+            self._time.emit(ArrowBatch(batch.batch, batch.timestamps_ms), out)
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> None:
+        if watermark.ms == MAX_WATERMARK_MS:
+            self._time.end(out)
+
+    def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
+        self._time.input_status(status, out)
+
+    def on_ready(self, out: Output) -> None:
+        self._time.beat(out)

@@ -97,12 +97,10 @@ class IntervalJoinOperator(FunctionOperator):
         self._own = owner(self._own, context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Joins a batch with the stored other side; late records are set aside."""
         rows = self._in_time(self._keys.checked(batch, port), port, out)
         return emit_rows(self._joined(rows, port), self._draws, out, timed=self._pair)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Removes records that can't be joined any more, then emits the watermark."""
         self._watermark_ms = watermark.ms
         if is_due(self._timers, watermark.ms):
             return ahead_of(watermark, self._clean_up(watermark.ms), out)

@@ -12,10 +12,10 @@ from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.model.elements import OperatorEvent, RowBatch
 from tidegate.operators.event_time.event_time import EventTime
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.sources.source_alignment import ReaderAlignment
-from tidegate.operators.sources.source_coordinator import SourceCoordinator
-from tidegate.operators.sources.split_events import (
+from tidegate.operators.sources.source_coordinator import (
     NoMoreSplits,
+    ReaderAlignment,
+    SourceCoordinator,
     SplitsAssigned,
     SplitsWanted,
     WatermarkAllowed,
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.source import Source, SourceReader
-    from tidegate.api.staging import Staged
+    from tidegate.api.source import Source, SourceReader, Staged
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.types import TypeInformation
@@ -68,7 +67,6 @@ class SourceReaderOperator(SourceOperator):
 
     @property
     def bounded(self) -> bool:
-        """True if the source ends by itself."""
         return self._source.bounded
 
     @property
@@ -95,7 +93,6 @@ class SourceReaderOperator(SourceOperator):
             self._reader.add_splits(restored)
 
     def declare(self, context: OperatorContext) -> None:
-        """Requests the splits, and checks that the source can read them."""
         self._restored(context)
 
     def _restored(self, context: OperatorContext) -> list[object]:
@@ -106,7 +103,6 @@ class SourceReaderOperator(SourceOperator):
         return [ship.restored(kind, data, name=name) for data in self._state.get()]
 
     def poll(self, out: Output) -> Polled:
-        """Emits the reader's next batch, unless it is too far ahead of its group."""
         reader, alignment = self._reader, self._alignment
         rests = alignment is not None and alignment.rests(self._time.position_ms)
         self._time.beat(out, reading=not rests)
@@ -189,7 +185,6 @@ class _ReaderContext:
         self._letters.append((tag.tag_id, letters))
 
     def take_letters(self) -> list[tuple[str, Sequence[DeadLetter]]]:
-        """Letters since the last call, by the tag's id."""
         taken, self._letters = self._letters, []
         return taken
 

@@ -127,7 +127,6 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
         return acc_a
 
     def elements(self, accumulator: object) -> list[object]:
-        """Arguments of a window function, in a new list."""
         if self._aggregate is not None:
             return [self._aggregate.get_result(accumulator)]
         if self._reduce is not None:
@@ -250,7 +249,6 @@ class WindowContext:
         return self.current
 
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window. Raises UserError if windows merge."""
         if self._merging:
             raise UserError(
                 "Per-window state is not allowed when using merging windows",
@@ -427,6 +425,42 @@ class FiringOperator(FunctionOperator):
             self._guarded(self._evaluation.clear, self._current.context)
 
 
+class HeapFiringOperator(FiringOperator):
+    """Base of operators whose windows need no timers, since a heap holds when each is due.
+
+    The heap is no state: it is made again from the contents.
+    """
+
+    _due: list[Any]
+    _time_ms: int = MIN_TIMESTAMP_MS
+
+    def _due_results(self) -> Iterator[object]:
+        """Results of what is due, up to where the piece is over."""
+        raise NotImplementedError
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        self._watermark_ms = watermark.ms
+        if self._event_time:
+            self._pass_to(watermark.ms)
+        return self._fire_then(self._due_results, self._is_due, watermark, out)
+
+    def on_ready(self, out: Output) -> Steps | None:
+        if self._event_time:
+            return None
+        self._pass_to(self._context.time.processing_time() - 1)
+        return self._fire(self._due_results, self._is_due, out)
+
+    def _is_due(self) -> bool:
+        return bool(self._due) and self._due[0][0] <= self._time_ms
+
+    def _pass_to(self, time_ms: int) -> None:
+        self._time_ms = max(self._time_ms, time_ms)
+
+    def _set_alarm(self) -> None:
+        if not self._event_time and self._due:
+            self._context.time.wake_at_wall(self._due[0][0] + 1)
+
+
 class LateRecords:
     """Destination of records that are too late for all their windows: a side output, or nowhere."""
 
@@ -455,7 +489,6 @@ def namespace_of(window: Window) -> object:
 
 
 def window_of(namespace: object) -> Window:
-    """Window of a namespace in state."""
     if type(namespace) is tuple:
         fields = cast("tuple[int, ...]", namespace)
         return _KINDS[len(fields)](*fields)

@@ -48,12 +48,10 @@ class Progress:
         return self._reached.get(group, MIN_TIMESTAMP_MS)
 
     def caught_up(self) -> None:
-        """Time has reached the point of the restore."""
         self._reached.clear()
         self.until_ms = MIN_TIMESTAMP_MS
 
     def fire_again(self) -> None:
-        """Marks a fired window of the current pair for another firing."""
         self._again.update(True)
 
     def is_to_fire(self) -> bool:
