@@ -291,7 +291,7 @@ class OperatorTasks(Protocol):
         """A pool of at most this many threads for this operator alone, which must close it."""
         ...
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
         """Runs a coroutine on the slot's loop; its failure is the subtask's.
 
         A subtask does not end before what it started has ended; on cancel it is cancelled.

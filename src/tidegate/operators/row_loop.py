@@ -84,6 +84,9 @@ class RowLoop:
         # This is the hottest loop of programs of rows, so the cell and the time are set in place.
         # Where there are no keys or times the loop sets what nobody reads: that is lost in the
         # noise of benchmarks/w1_tidegate, and a second generator for each row is not.
+        # FlatMapOperator and the interval join have this loop once more, without what they do not
+        # need: through this one a row of flat_map costs 191 ns in place of 163, and a pair of the
+        # join one more call.
         call, context, cell, own = self._call, self._context, self._cell, self._own
         texts = may_give_text(call)
         value = results = None

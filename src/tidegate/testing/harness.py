@@ -484,8 +484,8 @@ class _Subtask:
     def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
         self._loop.wake_at(at_ms, act)
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
-        self._loop.start(work)
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        self._loop.start(coroutine)
 
     def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
         async def wait() -> None:

@@ -154,8 +154,8 @@ class _Nowhere:
     def threads(self, limit: int) -> DaemonThreads:
         return DaemonThreads(limit)
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
-        work.close()
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        coroutine.close()
 
     def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
         pass

@@ -257,9 +257,9 @@ class HostedSubtask:
         task.add_done_callback(lambda _: self._act(self.subtask.idle_again))
         return task
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run it guarded. One that is cancelled before its first step is closed."""
-        self._task(self._guarded(work)).add_done_callback(lambda _: work.close())
+        self._task(self._guarded(coroutine)).add_done_callback(lambda _: coroutine.close())
 
     async def _guarded(self, work: Coroutine[object, object, None]) -> None:
         try:

@@ -38,7 +38,7 @@ class OperatorHost(Protocol):
 
     def threads(self, limit: int) -> Threads: ...
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run a coroutine beside the turns; what it raises is the subtask's failure."""
         ...
 
