@@ -29,7 +29,6 @@ CORES: Final = {
         for module in (
             "subtask/subtask",
             "subtask/checkpointing",
-            "subtask/cutting",
             "subtask/ending",
             "subtask/hosted",
             "subtask/input",

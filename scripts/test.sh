@@ -41,11 +41,11 @@ trap "kill 0" INT
 # Three at once on two cores: tests of whole jobs wait for more than half of their time.
 part tests "$bin/python" -m pytest -q -n 3 --dist loadgroup --timeout 300 \
     --cov --cov-report= --results=build/test-results.json
-part coverage "$bin/python" -m coverage report
+quiet coverage "$bin/python" -m coverage report &
 part core-coverage "$bin/python" scripts/core_coverage.py
 part features "$bin/python" -m scripts.features --brief
 wait
-for name in source simulate simulate-ends fuzz; do
+for name in source simulate simulate-ends fuzz coverage; do
     cat "$logs/$name.log"
     [ -e "$logs/$name.ok" ] || failed+=("$name")
 done

@@ -155,12 +155,12 @@ class Chaos(World):
                     for subtask in self.topology.subtasks():
                         self.triggers.append((subtask, self.execution(subtask), checkpoint))
             case commands.WriteMetadata(checkpoint, metadata):
-                assert checkpoint not in self.pointers
+                assert checkpoint not in self.store.pointers
                 self.metadata[checkpoint] = metadata
                 missing = paths_in(metadata) - set(self.files)
                 assert not missing, f"a snapshot names files that are gone: {missing}"
             case CheckpointComplete(execution, checkpoint):
-                assert checkpoint in self.pointers, "told before the pointer stood"
+                assert checkpoint in self.store.pointers, "told before the pointer stood"
                 assert checkpoint > self.told.get(execution, 0), "told twice, or out of order"
                 self.told[execution] = checkpoint
                 if execution == self.execution(execution.subtask):
@@ -171,7 +171,7 @@ class Chaos(World):
                     backend = self.backends[execution.subtask]
                     backend.confirmed = max(backend.confirmed, latest)
             case commands.DiscardCheckpoint(checkpoint, _, files):
-                assert checkpoint not in self.pointers, "deleted under its pointer"
+                assert checkpoint not in self.store.pointers, "deleted under its pointer"
                 self.delete(files)
             case commands.DeleteFiles(files):
                 self.delete(files)
@@ -179,7 +179,7 @@ class Chaos(World):
                 pass
 
     def delete(self, files: Iterable[str]) -> None:
-        for pointer in self.pointers:
+        for pointer in self.store.pointers:
             needed = paths_in(self.metadata[pointer])
             assert not needed & set(files), f"checkpoint {pointer} needs what is being deleted"
         for file in files:
@@ -245,7 +245,7 @@ class Chaos(World):
             case commands.AddPointer(checkpoint, _, retained) if failed:
                 unknown = number % 3 == 0
                 if unknown and number % 2 == 0:
-                    self.pointers = list(retained)
+                    self.store.pointers = list(retained)
                 self.in_doubt = self.in_doubt or unknown
                 self.send(events.PointerFailed(checkpoint, error, unknown))
             case _:

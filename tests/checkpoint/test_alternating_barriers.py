@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoint.barriers.aligned import AlignedBarriers
-from tidegate.checkpoint.barriers.alternating import AlternatingBarriers
+from tidegate.checkpoint.barriers.exactly_once import AlignedBarriers, AlternatingBarriers
 from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.checkpoint.barriers.protocol import (
     AbortedByDriver,

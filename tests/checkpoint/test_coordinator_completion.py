@@ -50,7 +50,7 @@ def test_the_newest_are_kept_and_the_rest_deleted() -> None:
     world = started(replace(EVERY_SECOND, retained_max=3), acknowledges=True)
     world.states = {world.subtask("source"): keyed_state("/a")}
     world.advance(5_000)
-    assert world.pointers == [4, 5, 6]
+    assert world.store.pointers == [4, 5, 6]
     deleted = [c.checkpoint for c in world.all(commands.DiscardCheckpoint)]
     assert deleted == [1, 2, 3]
     told = {c.checkpoint: c.subsumed for c in world.all(CheckpointComplete)}
@@ -456,7 +456,7 @@ def test_nobody_goes_on_from_a_snapshot_that_a_newer_checkpoint_has_passed(
     world.start()
     if more:
         world.advance(more)
-        assert world.pointers[0] == 7 < world.pointers[-1]
+        assert world.store.pointers[0] == 7 < world.store.pointers[-1]
     given = world.send(events.JobEnded(JobStatus.CANCELED))
     assert commands.ForgetPointers(JobStatus.CANCELED, kept) in given
     assert CheckpointId(7) not in [

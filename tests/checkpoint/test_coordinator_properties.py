@@ -57,7 +57,7 @@ def test_whatever_happens_nothing_needed_is_deleted_and_nothing_needless_stays(
         world.step(number)
         world.check()
     world.come_to_rest(status)
-    kept = {path for pointer in world.pointers for path in paths_in(world.metadata[pointer])}
+    kept = {path for pointer in world.store.pointers for path in paths_in(world.metadata[pointer])}
     assert kept <= set(world.files)
     if not world.in_doubt:
         assert kept == set(world.files)
@@ -76,4 +76,4 @@ def test_it_completes_once_whatever_the_order_of_acknowledgements(
         world.acknowledge(1, subtask)
     assert world.counts() == (1, 0, 1, 0)
     assert len(world.all(commands.AddPointer)) == 1
-    assert CheckpointId(1) in world.pointers
+    assert CheckpointId(1) in world.store.pointers

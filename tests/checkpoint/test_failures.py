@@ -17,7 +17,7 @@ from flinkformat.snapshots import SubtaskState
 from tests.checkpoint.world import THREE, World, chain, reasons, vertex
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.commands import FailExecution, FailJob
-from tidegate.checkpoint.coordinator.failures import (
+from tidegate.checkpoint.coordinator.reports import (
     UNLIMITED,
     Failure,
     FailureCounter,

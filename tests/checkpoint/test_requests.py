@@ -11,21 +11,18 @@ from flinkformat.snapshots import (
     SavepointType,
 )
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
-from tidegate.checkpoint.coordinator.requests import (
-    QUEUE_MAX,
-    Load,
-    Request,
-    RequestQueue,
-    TooSoon,
-    periodic_request,
-)
-from tidegate.checkpoint.coordinator.triggers import asked_request
+from tidegate.checkpoint.coordinator.requests import Request, periodic_request
+from tidegate.checkpoint.coordinator.triggers import QUEUE_MAX, TooSoon, Triggers, asked_request
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import CheckpointSettings
 
 SETTINGS = CheckpointSettings(interval_ms=1_000, min_pause_ms=500, max_concurrent=1)
 UNALIGNED = CheckpointSettings(interval_ms=1_000, unaligned=True)
-IDLE = Load(triggering=False, pending=0, cleaning=0, last_completion_ms=None)
+IDLE = (0, 0)
+"""No checkpoint is under way, none is being deleted."""
+
+FULL = (1, 0)
 
 
 def asked(
@@ -42,8 +39,8 @@ def periodic(now_ms: int = 0) -> Request:
     return periodic_request(SETTINGS, now_ms)
 
 
-def queue(*requests: Request) -> RequestQueue:
-    made = RequestQueue(SETTINGS)
+def queue(*requests: Request) -> Triggers:
+    made = Triggers(SETTINGS, CheckpointId(0))
     for request in requests:
         assert made.submit(request) is None
     return made
@@ -51,64 +48,65 @@ def queue(*requests: Request) -> RequestQueue:
 
 @pytest.mark.feature("F051")
 def test_nothing_runs_while_a_trigger_is_under_way() -> None:
-    load = Load(triggering=True, pending=0, cleaning=0, last_completion_ms=None)
-    assert queue(periodic()).choose(load, 0) is None
+    waiting = queue(periodic())
+    waiting.begin(asked(1))
+    assert waiting.choose(*IDLE, 0) is None
 
 
 @pytest.mark.feature("F051")
 def test_nothing_runs_where_nothing_waits() -> None:
-    assert queue().choose(IDLE, 0) is None
+    assert queue().choose(*IDLE, 0) is None
 
 
 @pytest.mark.feature("F051")
 def test_nothing_runs_while_too_much_is_being_deleted_not_even_what_is_forced() -> None:
     savepoint = asked(1, SnapshotKind.SAVEPOINT)
     waiting = queue(savepoint)
-    assert waiting.choose(Load(False, 0, 2, None), 0) is None
-    assert waiting.choose(Load(False, 0, 1, None), 0) == savepoint
+    assert waiting.choose(0, 2, 0) is None
+    assert waiting.choose(0, 1, 0) == savepoint
 
 
 @pytest.mark.feature("F051", "F059")
 def test_where_enough_are_pending_only_a_forced_request_runs() -> None:
-    full = Load(triggering=False, pending=1, cleaning=0, last_completion_ms=None)
     checkpoint, savepoint = asked(1), asked(2, SnapshotKind.SAVEPOINT)
     waiting = queue(checkpoint)
-    assert waiting.choose(full, 0) is None
+    assert waiting.choose(*FULL, 0) is None
     assert waiting.submit(savepoint) is None
-    assert waiting.choose(full, 0) == savepoint
+    assert waiting.choose(*FULL, 0) == savepoint
     unforced = asked(3, SnapshotKind.SAVEPOINT, settings=UNALIGNED)
-    assert queue(unforced).choose(full, 0) is None
+    assert queue(unforced).choose(*FULL, 0) is None
 
 
 def test_an_urgent_checkpoint_waits_for_no_other_where_none_may_be_unaligned() -> None:
-    full = Load(triggering=False, pending=1, cleaning=0, last_completion_ms=None)
     last = CheckpointRequested(1, urgent=True)
     forced = asked_request(last, SETTINGS, 0)
-    assert queue(forced).choose(full, 0) == forced
-    assert queue(asked_request(last, UNALIGNED, 0)).choose(full, 0) is None
+    assert queue(forced).choose(*FULL, 0) == forced
+    assert queue(asked_request(last, UNALIGNED, 0)).choose(*FULL, 0) is None
 
 
 @pytest.mark.feature("F051", "F060")
 def test_a_periodic_request_within_the_pause_is_refused_until_its_end() -> None:
     request = periodic(900)
     waiting = queue(request)
-    paused = Load(triggering=False, pending=0, cleaning=0, last_completion_ms=800)
-    assert waiting.choose(paused, 900) == TooSoon(request, 1_300)
-    assert len(waiting) == 0
+    waiting.completed(800)
+    assert waiting.choose(*IDLE, 900) == TooSoon(request, 1_300)
+    assert waiting.waiting == 0
 
 
 @pytest.mark.feature("F051")
 def test_after_the_pause_a_periodic_request_runs() -> None:
     request = periodic(900)
-    paused = Load(triggering=False, pending=0, cleaning=0, last_completion_ms=800)
-    assert queue(request).choose(paused, 1_300) == request
+    waiting = queue(request)
+    waiting.completed(800)
+    assert waiting.choose(*IDLE, 1_300) == request
 
 
 @pytest.mark.feature("F051")
 def test_what_was_asked_for_does_not_mind_the_pause() -> None:
     request = asked(1)
-    paused = Load(triggering=False, pending=0, cleaning=0, last_completion_ms=800)
-    assert queue(request).choose(paused, 900) == request
+    waiting = queue(request)
+    waiting.completed(800)
+    assert waiting.choose(*IDLE, 900) == request
 
 
 @pytest.mark.feature("F063")
@@ -121,7 +119,7 @@ def test_savepoints_come_first_then_forced_then_asked_for_then_older_ones() -> N
         asked(4, SnapshotKind.SAVEPOINT, now_ms=5),
     ]
     waiting = queue(*requests)
-    order = [waiting.choose(IDLE, 10) for _ in requests]
+    order = [waiting.choose(*IDLE, 10) for _ in requests]
     assert order == [requests[i] for i in (4, 3, 2, 1, 0)]
 
 
@@ -135,7 +133,7 @@ def test_equal_requests_keep_the_order_in_which_they_came() -> None:
 def test_a_full_queue_gives_up_a_periodic_request_for_one_that_was_asked_for() -> None:
     waiting = queue(*(asked(number) for number in range(QUEUE_MAX - 1)), periodic(7))
     assert waiting.submit(asked(-1)) == periodic(7)
-    assert len(waiting) == QUEUE_MAX
+    assert waiting.waiting == QUEUE_MAX
 
 
 def test_one_periodic_request_waits_at_most() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, count
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.worlds.chance import FixedChance
 from tidegate.checkpoint.coordinator.schedule import Schedule
@@ -49,14 +53,17 @@ def test_it_is_not_started_twice() -> None:
 
 
 @pytest.mark.feature("F058")
-def test_lateness_does_not_move_what_follows() -> None:
+@given(st.lists(st.integers(0, 2_500)))
+def test_lateness_does_not_move_what_follows(gaps_ms: list[int]) -> None:
+    """Whenever it is looked at, it was due once for all due times that have passed."""
     made = schedule()
     made.start(0)
-    assert not made.due(699)
-    assert made.due(950)
-    assert made.next_ms == 1_700
-    assert made.due(5_800)
-    assert made.next_ms == 6_700
+    before_ms = 0
+    for now_ms in accumulate(gaps_ms):
+        passed = any(before_ms < due_ms <= now_ms for due_ms in range(700, now_ms + 1, 1_000))
+        assert made.due(now_ms) == passed
+        assert made.next_ms == next(each for each in count(700, 1_000) if each > now_ms)
+        before_ms = now_ms
 
 
 def test_without_an_interval_nothing_is_ever_due() -> None:
@@ -85,7 +92,7 @@ def test_backlog_lengthens_the_interval_from_the_next_trigger_on() -> None:
     made = schedule(backlog_ms=5_000)
     made.start(0)
     made.report_backlog(LEFT, True, 100)
-    assert made.next_ms == 700
+    assert made.next_ms == 700, "what is due sooner is left alone"
     made.due(700)
     assert made.next_ms == 5_700
     made.report_backlog(RIGHT, True, 800)
@@ -103,13 +110,6 @@ def test_backlog_may_switch_checkpoints_off() -> None:
     assert made.next_ms is None
     made.report_backlog(LEFT, False, 3_000)
     assert made.next_ms == 4_000
-
-
-def test_what_is_due_sooner_is_left_alone() -> None:
-    made = schedule()
-    made.start(0)
-    made.report_backlog(LEFT, True, 100)
-    assert made.next_ms == 700
 
 
 def test_reports_before_the_start_count_from_the_start_on() -> None:

@@ -12,11 +12,11 @@ from tidegate.checkpoint.provenance import (
     Provenance,
     check_seal,
     checksums_of,
+    encoded,
     provenance_of,
     sealed,
     to_master_state,
 )
-from tidegate.checkpoint.signing import encoded
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId

@@ -15,6 +15,8 @@ from flinkformat.snapshots import (
     SubtaskState,
 )
 from tests.worlds.chance import FixedChance
+from tests.worlds.clock import WALL_MS
+from tests.worlds.store import CheckpointStore
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from tidegate.model.failure_reason import FailureReason
 
 Command = TypeVar("Command")
-WALL_MS = 1_700_000_000_000
 BY_HAND = CheckpointSettings(retained_max=1, retention=RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS)
 EVERY_SECOND = replace(BY_HAND, interval_ms=1_000)
 TOLERANT = replace(EVERY_SECOND, tolerable_failures=100)
@@ -128,11 +129,9 @@ class World:
         self.held: list[CheckpointCommand] = []
         self.holds = tuple(holds)
         self.acknowledges = acknowledges
-        self.next_id = 1
-        self.pointers: list[int] = []
+        self.store = CheckpointStore()
         self.attempts = {subtask: 0 for subtask in topology.subtasks()}
         self.states: dict[SubtaskId, SubtaskState] = {}
-        self.coordinator_data = b"splits"
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -223,33 +222,10 @@ class World:
 
     def answers(self, command: CheckpointCommand) -> list[CheckpointEvent]:
         match command:
-            case commands.TakeNextId(trigger, above):
-                self.next_id = max(self.next_id, above + 1)
-                taken = events.NextIdTaken(trigger, CheckpointId(self.next_id), self.wall_ms)
-                self.next_id += 1
-                return [taken]
-            case commands.PrepareLocation(checkpoint, savepoint, target):
-                place = f"{target}/savepoint-{checkpoint}" if savepoint else f"/chk-{checkpoint}"
-                return [events.LocationReady(checkpoint, place)]
-            case commands.SnapshotCoordinator(checkpoint, operator):
-                data = self.coordinator_data
-                return [events.CoordinatorSnapshotTaken(checkpoint, operator, data)]
-            case commands.TriggerHooks(checkpoint):
-                return [events.HooksTriggered(checkpoint)]
-            case commands.WriteMetadata(checkpoint, _, location):
-                return [events.MetadataWritten(checkpoint, location, 100)]
-            case commands.AddPointer(checkpoint, _, retained):
-                self.pointers = list(retained)
-                return [events.PointerAdded(checkpoint)]
-            case commands.ForgetPointers(_, retained):
-                self.pointers = list(retained)
-                return [events.PointersForgotten()]
-            case commands.DiscardCheckpoint(checkpoint):
-                return [events.Cleaned(checkpoint)]
             case TriggerCheckpoint(execution, checkpoint):
                 return self.acknowledged_at_once(execution, checkpoint)
             case _:
-                return []
+                return self.store.answers(command, self.now_ms)
 
     def acknowledged_at_once(
         self, execution: ExecutionId, checkpoint: CheckpointId

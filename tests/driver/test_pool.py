@@ -11,11 +11,11 @@ from tidegate.driver.pool import DriverPool
 
 def test_calls_run_beside_each_other_and_give_what_they_give() -> None:
     pool = DriverPool(4, SystemClock())
-    meeting = threading.Barrier(3, timeout=5)
+    meeting = threading.Barrier(3, timeout=60)
     met = [pool.submit(meeting.wait) for _ in range(3)]
-    assert sorted(future.result(timeout=5) for future in met) == [0, 1, 2]
+    assert sorted(future.result(timeout=60) for future in met) == [0, 1, 2]
     with pytest.raises(ZeroDivisionError):
-        pool.submit(lambda: 1 // 0).result(timeout=5)
+        pool.submit(lambda: 1 // 0).result(timeout=60)
     assert pool.close(5) == 0
 
 
@@ -23,7 +23,7 @@ def test_there_are_never_more_threads_than_allowed_and_idle_ones_are_used_again(
     pool = DriverPool(2, SystemClock())
     names = {pool.submit(lambda: threading.current_thread().name).result(5) for _ in range(20)}
     many = [pool.submit(lambda: threading.current_thread().name) for _ in range(50)]
-    wait(many, timeout=5)
+    wait(many, timeout=60)
     assert len(names | {future.result() for future in many}) <= 2
     assert pool.close(5) == 0
 
@@ -34,14 +34,14 @@ def test_a_call_that_was_cancelled_in_the_queue_is_not_made() -> None:
     second = pool.submit(lambda: made.append(2))
     assert second.cancel()
     go.set()
-    assert first.result(timeout=5) is True and pool.close(5) == 0 and made == []
+    assert first.result(timeout=60) is True and pool.close(5) == 0 and made == []
 
 
 def test_the_end_counts_the_calls_that_do_not_end_and_leaves_them() -> None:
     pool, go = DriverPool(3, SystemClock()), threading.Event()
     stuck = pool.submit(lambda: go.wait(10))
-    pool.submit(lambda: None).result(timeout=5)
+    pool.submit(lambda: None).result(timeout=60)
     assert pool.close(0.05) == 1
     assert all(t.daemon for t in threading.enumerate() if t.name.startswith("tidegate-driver-io"))
     go.set()
-    assert stuck.result(timeout=5) is True
+    assert stuck.result(timeout=60) is True

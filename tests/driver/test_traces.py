@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
-from tests.jobmaster.world import World as JobWorld
+from tests.worlds.jobmaster import World as JobWorld
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded
 from tidegate.driver.telling.traces import (
     FileTraceReporter,

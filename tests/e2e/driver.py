@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.deadly import signal_at
 from tests.e2e.jobs import COUNT_SCHEMA, running_counts
@@ -40,12 +41,12 @@ class Orders:
     signal: int = signal.SIGKILL
 
 
-def started(orders: Orders, log: Path) -> subprocess.Popen[bytes]:
-    """A driver with these orders, in a process group of its own."""
+def started(orders: Any, log: Path) -> subprocess.Popen[bytes]:
+    """A driver with these orders, of their module, in a process group of its own."""
     paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.driver", json.dumps(asdict(orders))],
+            [sys.executable, "-m", type(orders).__module__, json.dumps(asdict(orders))],
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,
@@ -58,21 +59,26 @@ def started(orders: Orders, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def main() -> None:
-    """Obey."""
-    orders = Orders(**json.loads(sys.argv[1]))
-    folder = Path(orders.folder)
-    settings = {
+def configured(folder: Path, settings: Mapping[str, str], *, resume: bool) -> Configuration:
+    """The settings of a job with checkpoints in its folder."""
+    configuration = Configuration()
+    for key, value in {
         "parallelism.default": 2,
         "execution.checkpointing.interval": 200,
         "execution.checkpointing.dir": str(folder / "checkpoints"),
         **RESTART_AT_ONCE,
-        **({"execution.state-recovery.path": "latest"} if orders.resume else {}),
-        **orders.settings,
-    }
-    configuration = Configuration()
-    for key, value in settings.items():
+        **({"execution.state-recovery.path": "latest"} if resume else {}),
+        **settings,
+    }.items():
         configuration.set(key, value)
+    return configuration
+
+
+def main() -> None:
+    """Obey."""
+    orders = Orders(**json.loads(sys.argv[1]))
+    folder = Path(orders.folder)
+    configuration = configured(folder, orders.settings, resume=orders.resume)
     if orders.spark:
         env = StreamExecutionEnvironment.on_spark(configuration=configuration)
     else:

@@ -2,20 +2,18 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.driver import ROOT
-from tests.e2e.runtimes import RESTART_AT_ONCE
-from tidegate import Configuration, StreamExecutionEnvironment
+from tests.e2e.driver import configured
+from tidegate import StreamExecutionEnvironment
 from tidegate.connectors import FileSink
 
 ROWS = 3_000
-PARTITIONS = 100
+PARTITIONS = 20
 
 
 @dataclass(frozen=True)
@@ -24,24 +22,6 @@ class FrameOrders:
 
     folder: str
     resume: bool = False
-
-
-def started(orders: FrameOrders, log: Path) -> subprocess.Popen[bytes]:
-    """A driver with these orders."""
-    paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.frame_driver", json.dumps(asdict(orders))],
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-                "TIDEGATE_LOG_LEVEL": "info",
-            },
-            start_new_session=True,
-        )
 
 
 def paused(row: dict[str, Any]) -> dict[str, Any]:
@@ -56,16 +36,7 @@ def main() -> None:
 
     orders = FrameOrders(**json.loads(sys.argv[1]))
     folder = Path(orders.folder)
-    settings = {
-        "parallelism.default": 2,
-        "execution.checkpointing.interval": 200,
-        "execution.checkpointing.dir": str(folder / "checkpoints"),
-        **RESTART_AT_ONCE,
-        **({"execution.state-recovery.path": "latest"} if orders.resume else {}),
-    }
-    configuration = Configuration()
-    for key, value in settings.items():
-        configuration.set(key, value)
+    configuration = configured(folder, {}, resume=orders.resume)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[2]")

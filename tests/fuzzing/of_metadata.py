@@ -15,11 +15,11 @@ from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueSta
 from tidegate.checkpoint.provenance import (
     check_seal,
     checksums_of,
+    encoded,
     hook_states,
     provenance_of,
     sealed,
 )
-from tidegate.checkpoint.signing import encoded
 from tidegate.driver.client.door import read_sign
 from tidegate.errors import ConfigError, FormatError, RestoreRefused
 from tidegate.ha.chain import JobRecord, Pointer, Seal, decode, encode

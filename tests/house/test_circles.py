@@ -19,7 +19,7 @@ CIRCLES = [
 DEPTH_MAX = 5
 DEEPER = {
     "driver": 6,
-    "slot": 13,
+    "slot": 9,
     "state": 8,
     "storage": 6,
     "upgrade": 7,

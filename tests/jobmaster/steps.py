@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.checkpoint.world import chain, vertex
-from tests.jobmaster.world import World
 from tests.worlds.chance import FixedChance
+from tests.worlds.jobmaster import World
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded
 from tidegate.errors import (
     TidegateError,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.checkpoint.world import chain, vertex
 from tests.jobmaster.steps import BROKEN, STRANDS, current, fail, named, pass_time
-from tests.jobmaster.world import World, with_checkpoints
+from tests.worlds.jobmaster import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import AddPointer, CheckpointEnded
 from tidegate.checkpoint.coordinator.events import OperatorEventSent
 from tidegate.errors import ConfigError, SlotLost, UserCodeFailed

@@ -5,7 +5,7 @@ import pytest
 from tests.checkpoint.world import BY_HAND, chain, vertex
 from tests.jobmaster.failing import BROKEN, RESTARTS
 from tests.jobmaster.steps import pass_time
-from tests.jobmaster.world import World, with_checkpoints
+from tests.worlds.jobmaster import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import AddPointer
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.errors import (

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.checkpoint.world import chain, vertex
-from tests.jobmaster.world import WALL_MS, World, accepted, refused, with_checkpoints
+from tests.worlds.jobmaster import WALL_MS, World, accepted, refused, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import TakeNextId
 from tidegate.errors import JobCanceled, JobFailed, SlotLost, SlotsMissing, UserCodeFailed
 from tidegate.jobmaster.commands import (

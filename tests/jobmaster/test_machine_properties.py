@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkpoint.world import chain, vertex
-from tests.jobmaster.world import WALL_MS, World
 from tests.properties import examples
+from tests.worlds.jobmaster import WALL_MS, World
 from tidegate.checkpoint.coordinator.events import Woke
 from tidegate.errors import SlotLost, UserCodeFailed
 from tidegate.jobmaster.commands import JobOver, RescaleDone, SendToSlot, StartCoordinators

@@ -17,7 +17,7 @@ from tests.jobmaster.steps import (
     named,
     pass_time,
 )
-from tests.jobmaster.world import World
+from tests.worlds.jobmaster import World
 from tidegate import StreamExecutionEnvironment, Types
 from tidegate.checkpoint.coordinator.commands import AddPointer, CheckpointEnded, TakeNextId
 from tidegate.checkpoint.coordinator.events import CheckpointRequested, NextIdFailed

@@ -1,11 +1,13 @@
 """Whether a failed job is restarted, and after which wait: §18.2, by numbers."""
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.jobmaster.world import World
 from tests.worlds.chance import FixedChance
+from tests.worlds.jobmaster import World
 from tidegate.config import checkpointing
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
@@ -40,19 +42,19 @@ def test_fixed_delay_restarts_so_many_times_each_after_the_delay() -> None:
 
 
 @pytest.mark.feature("F272")
-def test_failure_rate_restarts_while_the_interval_holds_no_more_failures() -> None:
-    rate = strategy(FailureRate(failures_max=2, interval_ms=1_000, delay_ms=50))
-    assert rate.failed(0) == 50
-    assert rate.failed(100) == 50
-    assert rate.failed(1_050) == 50  # the one at 0 is older than the interval
-    assert rate.failed(1_100) is None  # three within a second
-
-
-@pytest.mark.feature("F272")
-def test_a_failure_as_old_as_the_interval_still_counts() -> None:
-    rate = strategy(FailureRate(failures_max=1, interval_ms=1_000, delay_ms=50))
-    rate.failed(0)
-    assert rate.failed(1_000) is None
+@given(
+    times_ms=st.lists(st.integers(0, 40), min_size=1).map(sorted),
+    failures_max=st.integers(0, 5),
+    interval_ms=st.integers(1, 20),
+)
+def test_failure_rate_restarts_while_the_interval_holds_no_more_failures(
+    times_ms: list[int], failures_max: int, interval_ms: int
+) -> None:
+    rate = strategy(FailureRate(failures_max, interval_ms, delay_ms=50))
+    for now_ms, failed in zip(times_ms, accumulate([each] for each in times_ms), strict=True):
+        # One as old as the interval still counts.
+        held = len([each for each in failed if each >= now_ms - interval_ms])
+        assert rate.failed(now_ms) == (50 if held <= failures_max else None)
 
 
 @pytest.mark.feature("F272")

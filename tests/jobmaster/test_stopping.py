@@ -3,7 +3,7 @@
 import pytest
 
 from tests.jobmaster.steps import RESTARTS, STRANDS, ask, made, pass_time
-from tests.jobmaster.world import World
+from tests.worlds.jobmaster import World
 from tidegate.checkpoint.coordinator.commands import AddPointer, RequestDone, WriteMetadata
 from tidegate.checkpoint.coordinator.events import CheckpointRequested, MetadataFailed, PointerAdded
 from tidegate.errors import (
@@ -25,6 +25,7 @@ from tidegate.model.control import (
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, ExecutionId, SlotId
 
+PLACE = "/savepoints/savepoint-2"
 BROKEN = UserCodeFailed("the disk is full", where="sink (1/1)")
 SYNCHRONOUS = pytest.mark.parametrize("kind", [SnapshotKind.SUSPEND, SnapshotKind.TERMINATE])
 
@@ -60,7 +61,7 @@ def test_a_stop_is_answered_when_all_subtasks_have_finished(kind: SnapshotKind) 
     assert {told.checkpoint for told in world.sent(CheckpointComplete)} == {1, 2}
     assert not answers(world), "the subtasks have not ended yet"
     world.finish_all()
-    assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
+    assert answers(world) == [RequestDone(9, CheckpointId(2), PLACE)]
     assert world.over is not None and world.over.status is JobStatus.FINISHED
     assert world.log.index(answers(world)[0]) < world.log.index(world.over)
 
@@ -75,7 +76,7 @@ def test_what_a_stop_waits_for_can_be_seen_until_the_job_has_ended() -> None:
     world.now_ms += 500
     view = world.machine.view(world.now_ms)
     stopping = view.stopping
-    assert stopping is not None and (stopping.for_ms, stopping.savepoint) == (500, "/chk-2")
+    assert stopping is not None and (stopping.for_ms, stopping.savepoint) == (500, PLACE)
     assert len(stopping.waits_for) == len(world.executions)
     assert stopping.waits_for[0].task == view.slots[0].calling
     assert "in one call of ask for 12.5 s" in str(stopping)
@@ -97,7 +98,7 @@ def test_a_failure_behind_the_savepoint_restarts_the_whole_job_from_it_and_names
     world.change(world.executions[-1], ExecutionState.FAILED, BROKEN)
     [done] = answers(world)
     assert isinstance(done.error, StopWithSavepointFailed)
-    assert done.error.savepoint == "/chk-2" and "/chk-2" in done.error.what
+    assert done.error.savepoint == PLACE and PLACE in done.error.what
     assert "the disk is full" in done.error.what and done.error.where == "sink (1/1)"
     [restart] = world.of(Restarting)
     assert restart.error is done.error
@@ -127,7 +128,7 @@ def test_a_slot_that_is_lost_before_it_hears_of_the_savepoint_takes_all_back_to_
     everybody = len(world.executions)
     world.lose(lost[0])
     [done] = answers(world)
-    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
+    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == PLACE
     world.offer()
     pass_time(world, world.now_ms + 1_000)
     assert restored_from(world) == 2 and world.of(Deployed)[-1].subtasks == everybody
@@ -142,7 +143,7 @@ def test_a_slot_that_is_lost_when_all_on_it_has_ended_keeps_nobody_from_stopping
         world.change(execution, ExecutionState.FINISHED)
     world.lose(slot)
     world.finish_all()
-    assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
+    assert answers(world) == [RequestDone(9, CheckpointId(2), PLACE)]
     assert world.over is not None and world.over.status is JobStatus.FINISHED
 
 
@@ -153,7 +154,7 @@ def test_without_restarts_the_job_fails_with_the_path_in_its_message() -> None:
     world.change(world.executions[0], ExecutionState.FAILED, BROKEN)
     world.finish_all()
     assert world.over is not None and world.over.status is JobStatus.FAILED
-    assert "/chk-2" in str(world.over.error)
+    assert PLACE in str(world.over.error)
     assert len(answers(world)) == 1
 
 
@@ -165,7 +166,7 @@ def test_a_failure_while_the_savepoint_is_being_made_durable_names_it_once_it_is
     assert not answers(world)
     world.send(added)
     [done] = answers(world)
-    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
+    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == PLACE
     pass_time(world, world.now_ms + 1_000)
     assert restored_from(world) == 2
 
@@ -228,7 +229,7 @@ def test_a_job_is_cancelled_behind_its_savepoint_and_answered_when_it_has_ended(
     world = made()
     world.send(CheckpointRequested(9, SnapshotKind.SAVEPOINT, "/savepoints", cancels=True))
     assert world.statuses[-2:] == [JobStatus.CANCELLING, JobStatus.CANCELED]
-    assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
+    assert answers(world) == [RequestDone(9, CheckpointId(2), PLACE)]
     told = {message.checkpoint for message in world.sent(CheckpointComplete)}
     assert told == {1}, "sinks do not commit on it"
 
@@ -255,7 +256,7 @@ def test_a_stop_that_is_overtaken_by_a_cancel_names_its_savepoint() -> None:
     stop(world)
     world.send(CancelRequested())
     [done] = answers(world)
-    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
+    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == PLACE
     assert world.over is not None and world.over.status is JobStatus.CANCELED
 
 
@@ -269,7 +270,7 @@ def test_a_savepoint_that_becomes_durable_while_the_job_is_suspended_is_named_al
     assert not answers(world)
     world.send(added)
     [done] = answers(world)
-    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
+    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == PLACE
 
 
 def test_a_job_that_stops_is_not_rescaled() -> None:
@@ -288,5 +289,5 @@ def test_a_job_that_stops_is_not_rescaled() -> None:
 def test_a_plain_savepoint_is_answered_at_once_and_ends_nothing() -> None:
     world = made()
     stop(world, SnapshotKind.SAVEPOINT)
-    assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
+    assert answers(world) == [RequestDone(9, CheckpointId(2), PLACE)]
     assert world.status is JobStatus.RUNNING and len(world.of(AddPointer)) == 1

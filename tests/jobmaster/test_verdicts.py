@@ -6,7 +6,7 @@ import pytest
 
 from tests.jobmaster.failing import BROKEN, RESTARTS
 from tests.jobmaster.steps import pass_time
-from tests.jobmaster.world import World, with_checkpoints
+from tests.worlds.jobmaster import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import DeleteFiles, DiscardCheckpoint
 from tidegate.errors import (
     BadRecord,

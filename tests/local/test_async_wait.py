@@ -16,7 +16,7 @@ from tests.e2e.runtimes import Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_recovered
 from tidegate import AsyncDataStream, JobClient, StreamExecutionEnvironment, Time
-from tidegate.slot.loop.threads import SWITCH_S
+from tidegate.slot.loop.beside import SWITCH_S
 
 pytestmark = pytest.mark.slow
 

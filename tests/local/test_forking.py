@@ -51,7 +51,7 @@ def test_a_fork_and_its_origin_leave_each_other_alone(jobs: Jobs) -> None:
     fork = forked(jobs, path, broken)
     assert view(fork).name == "the fork" and fork.get_job_id() != origin.get_job_id()
     broken.set()
-    wait_completed(origin, before + 5)
+    wait_completed(origin, before + 2)
     until(lambda: view(fork).restarts == 1, "the fork restarts")
     until(lambda: not Path(path).exists(), "the fork has deleted what it began with")
     check_files_of(origin, jobs)

@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.errors import StorageFailed, TidegateError, TooManyOpenFiles, UserCodeFailed
 from tidegate.model.descriptors import shortage
-from tidegate.slot.failures import as_ours
+from tidegate.slot.driver_link import as_ours
 from tidegate.storage.store import failed
 
 FULL = OSError(errno.EMFILE, "Too many open files", "/etc/hosts")

@@ -120,32 +120,32 @@ PROTOCOL = [
     # --- barriers ---
     Mutant(
         "a channel is read on behind its barrier",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "        commands.append(Block(channel))\n",
         "",
     ),
     Mutant(
         "one barrier too few is waited for",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "if self._pending is None or len(self._blocked) < len(self._open):",
         "if self._pending is None or len(self._blocked) < len(self._open) - 1:",
     ),
     Mutant(
         "a channel that ends is waited for",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "        return self._complete_if_all(now_ms)\n\n    def _aborted_by_driver",
         "        return []\n\n    def _aborted_by_driver",
     ),
     Mutant(
         "blocked channels stay blocked after an abort",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "            return [*self._release(), Cancel(checkpoint)]\n"
         "        if checkpoint > self._newest",
         "            return [Cancel(checkpoint)]\n        if checkpoint > self._newest",
     ),
     Mutant(
         "a trigger cuts before finished producers' rows have come",
-        "checkpoint/barriers/aligned.py",
+        "checkpoint/barriers/exactly_once.py",
         "return self._begin(barrier, now_ms) + self._complete_if_all(now_ms)",
         "return [*self._begin(barrier, now_ms), Snapshot(barrier, 0), *self._release()]",
     ),
@@ -164,19 +164,19 @@ PROTOCOL = [
     ),
     Mutant(
         "operators do not prepare before the barrier",
-        "slot/subtask/cutting.py",
+        "slot/subtask/checkpointing.py",
         "            each.operator.before_barrier(checkpoint, each.out)\n",
         "",
     ),
     Mutant(
         "a cut that waits is made though its checkpoint was given up",
-        "slot/subtask/cutting.py",
+        "slot/subtask/checkpointing.py",
         "        if checkpoint in self._given_up:\n",
         "        if False:\n",
     ),
     Mutant(
         "a subtask ends before its last output is committed",
-        "slot/subtask/subtask_end.py",
+        "slot/subtask/ending.py",
         "            and self._has_completed(self._final_from)\n",
         "",
     ),
@@ -188,7 +188,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a notification is told a second time, and an older one too",
-        "slot/subtask/subtask_end.py",
+        "slot/subtask/ending.py",
         "if self._completed is not None and checkpoint <= self._completed:",
         "if self._completed is not None and checkpoint < 0:",
     ),
@@ -306,7 +306,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a subtask aligned by force waits for ever for its in-flight data",
-        "checkpoint/barriers/alternating.py",
+        "checkpoint/barriers/exactly_once.py",
         "        if barrier.options.is_unaligned:\n            commands.append(",
         "        if False:\n            commands.append(",
     ),
@@ -443,8 +443,8 @@ PROTOCOL = [
     Mutant(
         "a file of in-flight data is left when its subtasks have failed",
         "slot/channel_state.py",
-        "        if not any([self._complete(each, file) for each in completed]):\n",
-        "        if [self._complete(each, file) for each in completed] is None:\n",
+        "        if file is not None and not is_wanted:\n",
+        "        if file is not None and is_wanted is None:\n",
     ),
     Mutant(
         "a slot ends while in-flight data are written",
@@ -454,7 +454,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a subtask may end before its producers",
-        "slot/subtask/subtask_end.py",
+        "slot/subtask/ending.py",
         "        if self._open:\n            return False\n",
         "",
     ),
@@ -466,7 +466,7 @@ PROTOCOL = [
     ),
     Mutant(
         "who has stopped for a savepoint that is given up waits for ever",
-        "slot/subtask/subtask_end.py",
+        "slot/subtask/ending.py",
         "        if checkpoint == self.stop:\n",
         "        if checkpoint < 0:\n",
     ),

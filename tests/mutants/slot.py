@@ -150,7 +150,7 @@ SLOT = [
     ),
     Mutant(
         "idle time counts when batches are sized",
-        "slot/channels/debloat.py",
+        "slot/channels/batch_size.py",
         "            self._busy_from_s = None\n            self.size.emptied()\n",
         "            self.size.emptied()\n",
         tests="tests/slot",

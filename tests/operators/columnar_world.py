@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tests.operators.world import Collected
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
+from tidegate import Collect, Count, CountDistinct, First, Last, Max, Mean, Min, Sum
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator
 from tidegate.metrics import MetricRegistry
@@ -15,6 +16,20 @@ from tidegate.model.elements import ArrowBatch, Batch, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.typeinfo.key_hash import KeyHasher
+
+ALL = (
+    Count(),
+    Count("x"),
+    Sum("x"),
+    Min("x"),
+    Max("x"),
+    Mean("x"),
+    First("x"),
+    Last("x"),
+    Collect("x"),
+    CountDistinct("x"),
+)
+"""Each aggregate of a column."""
 
 
 class Sides(Collected):

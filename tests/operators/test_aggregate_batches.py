@@ -11,14 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operators.columnar_world import ColumnarStep
+from tests.operators.columnar_world import ALL, ColumnarStep
 from tidegate import (
-    Collect,
     Count,
     CountDistinct,
-    First,
     GraphError,
-    Last,
     Max,
     Mean,
     Min,
@@ -27,19 +24,6 @@ from tidegate import (
 from tidegate.api.aggregates import Aggregate
 from tidegate.errors import SerializerIncompatible
 from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
-
-ALL = (
-    Count(),
-    Count("x"),
-    Sum("x"),
-    Min("x"),
-    Max("x"),
-    Mean("x"),
-    First("x"),
-    Last("x"),
-    Collect("x"),
-    CountDistinct("x"),
-)
 
 
 def loop(rows: list[tuple[object, object]]) -> list[dict[str, object]]:

@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operators.columnar_world import ColumnarStep
+from tests.operators.columnar_world import ALL, ColumnarStep
 from tidegate import (
     BadRecord,
-    Collect,
     Count,
-    CountDistinct,
-    First,
     GraphError,
-    Last,
     Max,
-    Mean,
-    Min,
     SlidingEventTimeWindows,
     Sum,
     TumblingEventTimeWindows,
@@ -29,18 +23,6 @@ from tidegate.api.aggregates import Aggregate
 from tidegate.model.elements import Watermark
 from tidegate.operators.windows.window_batches import WindowAggregateBatchesOperator
 
-ALL = (
-    Count(),
-    Count("x"),
-    Sum("x"),
-    Min("x"),
-    Max("x"),
-    Mean("x"),
-    First("x"),
-    Last("x"),
-    Collect("x"),
-    CountDistinct("x"),
-)
 END = 2**63 - 1
 
 Windows = TumblingEventTimeWindows | SlidingEventTimeWindows

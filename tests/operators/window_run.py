@@ -10,13 +10,13 @@ from tests.worlds.clock import StepClock
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator, Pause, Steps
 from tidegate.metrics import MetricGroup
+from tidegate.model.deployment import Deployment
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import CheckpointId, VertexId
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.operators.emit import PIECE_MS
 from tidegate.slot.subtask.context import context_of
-from tidegate.slot.subtask.deployment import Deployment
 from tidegate.typeinfo.types import TypeInformation
 
 NAME = "windows"

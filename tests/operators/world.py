@@ -43,7 +43,7 @@ from tidegate.model.elements import (
 )
 from tidegate.model.ids import CheckpointId, JobId, OperatorId
 from tidegate.model.settings import SlotSettings
-from tidegate.slot.loop.threads import DaemonThreads
+from tidegate.slot.loop.beside import DaemonThreads
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.scope import StateScope
 

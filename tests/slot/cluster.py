@@ -31,7 +31,7 @@ from tidegate.model.elements import CheckpointOptions
 from tidegate.model.ids import CheckpointId, Epoch, ExecutionId, JobId, OperatorId, SlotId, VertexId
 from tidegate.model.settings import CheckpointSettings, FailoverStrategy, JobSettings, SlotSettings
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
-from tidegate.slot.process.printing import Printing
+from tidegate.slot.driver_link import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World as SlotWorld
 from tidegate.storage.checkpoints import CheckpointStorage, checkpoint_storage

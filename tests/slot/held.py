@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.slot.world import World
+from tests.worlds.subtask import World
 from tidegate.api.operator import Operator
 from tidegate.checkpoint.channel_state.file_format import (
     ChannelInfo,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.slot.cluster import line, vertex
-from tests.slot.world import Recorder, ScriptedSource
+from tests.worlds.subtask import Recorder, ScriptedSource
 from tidegate.api.operator import Operator, OperatorContext, Output, Polled, Steps
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.model.elements import Batch, RowBatch

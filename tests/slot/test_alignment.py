@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.slot.held import Held
-from tests.slot.world import PERIODIC, Recorder, World, barrier, rows
+from tests.worlds.subtask import PERIODIC, Recorder, World, barrier, rows
 from tidegate.api.operator import Operator, Output
 from tidegate.model.elements import ArrowBatch, Barrier, Batch, CheckpointOptions
 from tidegate.model.ids import CheckpointId

@@ -1,6 +1,6 @@
 """What a subtask asks its senders for, before it knows what rows cost and after."""
 
-from tests.slot.world import Recorder, World, rows
+from tests.worlds.subtask import Recorder, World, rows
 from tidegate.api.operator import Operator, Output, Steps
 from tidegate.model.elements import Batch, RowBatch
 from tidegate.model.settings import JobSettings, SlotSettings

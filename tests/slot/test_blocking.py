@@ -13,7 +13,7 @@ import structlog
 
 from tests.slot.cluster import Cluster, run
 from tests.slot.operators import NOTHING, ONE_BY_ONE
-from tests.slot.world import Recorder, ScriptedSource
+from tests.worlds.subtask import Recorder, ScriptedSource
 from tidegate.api.operator import Operator, OperatorContext, Output, Steps
 from tidegate.connectors.files.encoders import CsvEncoding, PartEncoder
 from tidegate.connectors.files.file_sink import FileSink

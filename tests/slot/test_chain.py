@@ -8,15 +8,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.slot.world import Into
+from tests.worlds.subtask import Into
 from tidegate.api.operator import Operator, Output, Steps
 from tidegate.model.elements import Batch, Element, RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import ChannelId
 from tidegate.model.settings import SlotSettings
-from tidegate.slot.channels.output import ChannelOutput
-from tidegate.slot.channels.room import Room
+from tidegate.slot.channels.output import ChannelOutput, Room
+from tidegate.slot.channels.routes import WayOut
 from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
-from tidegate.slot.subtask.pace import Turn
+from tidegate.slot.subtask.turns import Turns
 from tidegate.testing.clock import ManualClock
 from tidegate.transport.credit import credit_for
 
@@ -101,7 +101,7 @@ class Line:
         self.waiting = Waiting()
         self.granted = 0
         room, clock = Room(), ManualClock()
-        self.turn = Turn(clock)
+        self.turn = Turns(clock)
         waiting: Any = self.waiting
         self.channel = ChannelOutput(
             ChannelId(0, 0, 0), SlotSettings(rows=1, credit=credit), Into(self.sent), room
@@ -119,7 +119,8 @@ class Line:
         ]
         for one, following in pairwise(chained):
             one.out.add_operator(following, None)
-        chained[-1].out.add_route(_ToChannel(self.channel), [self.channel], None)
+        way = WayOut(_ToChannel(self.channel), clock)
+        chained[-1].out.add_way_out(way, [self.channel], None)
         self.chain = Chain(chained)
 
     @property

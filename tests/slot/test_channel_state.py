@@ -11,8 +11,8 @@ import pytest
 from flinkformat.handles import FileStateHandle, StreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
-from tests.slot.world import Recorder, World, barrier, rows
 from tests.storage.checkpoint_folders import JOB, TornFiles
+from tests.worlds.subtask import Recorder, World, barrier, rows
 from tidegate.checkpoint.channel_state.file_format import (
     ChannelInfo,
     InputChannelInfo,

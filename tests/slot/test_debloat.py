@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tests.slot.world import Recorder, World, rows
+from tests.worlds.subtask import Recorder, World, rows
 from tidegate.api.operator import Operator, Output, Steps
 from tidegate.model.elements import ArrowBatch, Batch, RowBatch, Watermark
 from tidegate.model.settings import DebloatSettings, JobSettings, SlotSettings

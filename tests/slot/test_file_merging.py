@@ -11,8 +11,8 @@ from flinkformat.handles import RelativeFileStateHandle, SegmentFileStateHandle
 from flinkformat.state_streams import private_paths
 from tests.slot.cluster import JOB, SETTINGS, Cluster, line, run, vertex
 from tests.slot.operators import NOTHING, Stateful
-from tests.slot.world import ScriptedSource
 from tests.worlds.storage import SlowStorage
+from tests.worlds.subtask import ScriptedSource
 from tidegate.api.operator import Operator
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.slot.world import From
+from tests.worlds.subtask import From
 from tidegate.model.elements import ArrowBatch, Element, RowBatch, Watermark
 from tidegate.model.ids import ChannelId
 from tidegate.slot.channels.gate import Gate, InputChannel

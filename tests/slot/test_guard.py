@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,9 +27,9 @@ from tidegate.slot.process.guard import (
     Lease,
     SubtaskOver,
 )
-from tidegate.slot.process.pulse import PulseLink
+from tidegate.slot.process.pulse import PULSE_PREFIX, PulseLink
 from tidegate.transport.authority import Authority
-from tidegate.transport.blocking import framed
+from tidegate.transport.blocking import BlockingLink, framed
 from tidegate.transport.tcp import TcpNetwork
 from tidegate.transport.wire import Listener, Wire
 
@@ -154,15 +155,17 @@ class Guarded:
         self.said: list[str] = []
         self.channel, theirs = socket.socketpair()
         theirs.setblocking(False)
-        link = PulseLink(
-            driver=address,
+        dial = partial(
+            BlockingLink,
+            address,
             secret=secret,
-            name=SLOT,
+            name=f"{PULSE_PREFIX}{SLOT}",
             nonce=lambda: b"n" * 16,
             timeout_s=5,
             lease_ms=settings.lease_ms,
             **protection,
         )
+        link = PulseLink(dial)
         clock = SystemClock()
         stacks, self.stacks = os.pipe()
         os.set_blocking(stacks, False)

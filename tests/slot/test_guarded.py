@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import psutil
 import pytest
@@ -13,19 +14,12 @@ from tidegate.model.settings import SlotSettings
 from tidegate.slot.loop.calls import Calls
 from tidegate.slot.process.guard import INTERRUPT
 from tidegate.slot.process.guarded import GuardProcess
-from tidegate.slot.process.pulse import PulseLink
+from tidegate.slot.process.pulse import PULSE_PREFIX, PulseLink
+from tidegate.transport.blocking import BlockingLink
 
 LIMIT_S = 100.0
 SLOT = SlotId("slot-1")
 NEVER_MS = 3_600_000
-
-
-class Played:
-    """As much of a slot as its guard is shown."""
-
-    def __init__(self) -> None:
-        self.calls = Calls()
-        self.pulse = Pulse(SLOT)
 
 
 class Reasons:
@@ -49,16 +43,17 @@ def reasons() -> Reasons:
 def guard(reasons: Reasons) -> Iterator[GuardProcess]:
     # A lease without end: a guard that reached no driver would kill this process.
     settings = SlotSettings(pulse_ms=10, lease_ms=NEVER_MS)
-    link = PulseLink(
-        driver="127.0.0.1:1",
+    dial = partial(
+        BlockingLink,
+        "127.0.0.1:1",
         secret=b"s" * 32,
-        name=SLOT,
+        name=f"{PULSE_PREFIX}{SLOT}",
         nonce=lambda: b"n" * 16,
         timeout_s=1,
         lease_ms=NEVER_MS,
     )
-    made = GuardProcess(link, None, Pulse(SLOT), settings, reasons)
-    made.watch(Played())  # type: ignore[arg-type]
+    made = GuardProcess(PulseLink(dial), None, Pulse(SLOT), settings, reasons)
+    made.watch(Calls(), lambda: Pulse(SLOT))
     yield made
     made.stop()
 

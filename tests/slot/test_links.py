@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from tests.slot.world import From, Into, rows
+from tests.worlds.subtask import From, Into, rows
 from tidegate.errors import PeerLost
 from tidegate.model.elements import ArrowBatch, Element, Watermark
 from tidegate.model.ids import (
@@ -19,8 +19,7 @@ from tidegate.model.ids import (
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.channels.gate import Gate, InputChannel
 from tidegate.slot.channels.links import Links
-from tidegate.slot.channels.output import ChannelOutput
-from tidegate.slot.channels.room import Room
+from tidegate.slot.channels.output import ChannelOutput, Room
 from tidegate.transport import codec, protocol
 from tidegate.transport.memory import MemoryNetwork
 from tidegate.transport.protocol import FrameHeader, FrameKind

@@ -7,7 +7,7 @@ import pytest
 from tests.checkpoint import world as coordinating
 from tests.slot.cluster import SETTINGS, Cluster, run
 from tests.slot.operators import NOTHING, ONE_BY_ONE
-from tests.slot.world import Recorder, ScriptedSource, World, barrier, rows
+from tests.worlds.subtask import Recorder, ScriptedSource, World, barrier, rows
 from tidegate.api.operator import Output, Steps
 from tidegate.model.control import CheckpointAborted, CheckpointComplete, Start
 from tidegate.model.elements import Batch

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkformat.key_groups import KeyGroupRange
-from tests.slot.world import Into
+from tests.worlds.subtask import Into
 from tidegate.api.operator import KeyBy, OutputPlan
 from tidegate.api.rows.batches import copied
 from tidegate.errors import GraphError
@@ -28,8 +28,8 @@ from tidegate.model.elements import (
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.model.topology import Partitioner
-from tidegate.slot.channels.output import ChannelOutput, Route, make_route
-from tidegate.slot.channels.room import Room
+from tidegate.slot.channels.output import ChannelOutput, Room
+from tidegate.slot.channels.routes import Route, make_route
 from tidegate.testing import ManualClock
 from tidegate.transport.credit import credit_for
 

@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.clock import StepClock
 from tidegate.driver.telling.printed import WAITING_MAX, PrintedLines
 from tidegate.model.control import Printed
-from tidegate.slot.process.printing import Printing
+from tidegate.slot.driver_link import Printing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

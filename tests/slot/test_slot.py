@@ -13,7 +13,7 @@ from tests.slot.operators import (
     ONE_BY_ONE,
     pair,
 )
-from tests.slot.world import Recorder, ScriptedSource
+from tests.worlds.subtask import Recorder, ScriptedSource
 from tidegate.api.operator import KeyBy, Operator, OperatorContext, Output, Polled, Steps
 from tidegate.errors import UserCodeFailed
 from tidegate.model.control import (

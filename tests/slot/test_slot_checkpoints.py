@@ -24,8 +24,8 @@ from tests.slot.operators import (
     Stateful,
     pair,
 )
-from tests.slot.world import Recorder, ScriptedSource
 from tests.worlds.storage import SlowStorage
+from tests.worlds.subtask import Recorder, ScriptedSource
 from tidegate.api.operator import KeyBy, Operator, Output, Polled, Steps
 from tidegate.checkpoint.channel_state.file_format import chunk, file_header
 from tidegate.errors import StorageFailed

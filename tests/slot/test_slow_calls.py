@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.slot.world import Recorder, ScriptedSource, World, barrier, rows
+from tests.worlds.subtask import Recorder, ScriptedSource, World, barrier, rows
 from tidegate.api.operator import Operator, Output, Polled, SourceOperator, Steps
 from tidegate.errors import UserCodeFailed
 from tidegate.model.control import ExecutionState

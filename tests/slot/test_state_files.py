@@ -19,9 +19,9 @@ from flinkformat.handles import (
 from flinkformat.key_groups import KeyGroupRange
 from tests.slot.cluster import JOB, SETTINGS, Cluster, run
 from tests.slot.operators import NOTHING, ONE_BY_ONE, Stateful, pair
-from tests.slot.world import ScriptedSource
 from tests.state.files_world import fill
 from tests.worlds.storage import SlowStorage
+from tests.worlds.subtask import ScriptedSource
 from tidegate.model.control import (
     CheckpointAborted,
     CheckpointAcknowledged,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.slot.world import (
+from tests.worlds.subtask import (
     Recorder,
     ScriptedSource,
     World,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.slot.world import (
+from tests.worlds.subtask import (
     PERIODIC,
     WITHOUT_CHECKPOINTS,
     Recorder,

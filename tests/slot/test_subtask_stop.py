@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.slot.world import (
+from tests.worlds.subtask import (
     PERIODIC,
     WITHOUT_CHECKPOINTS,
     Recorder,

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tidegate.slot.loop.threads import SWITCH_S, short_switches
+from tidegate.slot.loop.beside import SWITCH_S, short_switches
 
 
 def test_a_slot_leaves_the_process_switching_as_it_did() -> None:

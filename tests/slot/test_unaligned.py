@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tests.slot.held import TIMEOUT_MS, UNALIGNED, Held
-from tests.slot.world import Recorder, ScriptedSource, World, rows
+from tests.worlds.subtask import Recorder, ScriptedSource, World, rows
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator, Output, Polled, Steps
 from tidegate.model.control import ExecutionState

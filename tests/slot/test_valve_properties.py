@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, Watermark, WatermarkStatus
 from tidegate.model.ids import ChannelId
-from tidegate.slot.channels.gate import WatermarkValve
+from tidegate.slot.channels.valve import WatermarkValve
 
 CHANNELS = [ChannelId(0, n, 0) for n in range(3)]
 

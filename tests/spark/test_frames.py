@@ -15,8 +15,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql import types as t
 
+from tests.e2e.driver import started
 from tests.e2e.files import committed_rows
-from tests.e2e.frame_driver import ROWS, FrameOrders, started
+from tests.e2e.frame_driver import ROWS, FrameOrders
 from tests.e2e.runtimes import Jobs, failure_of
 from tests.e2e.watch import kill_slot, until, wait_completed
 from tidegate import (

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.properties import examples
 from tests.state.aggregates import Sum
-from tests.state.world import Subtask, merged, restored
+from tests.state.world import InMemory, Subtask, merged
 from tests.worlds.storage import MEMORY
 from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.state import (
@@ -68,6 +68,7 @@ class BackendMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.place: Any = InMemory()
         self.model: dict[str, dict[int, Any]] = {each.name: {} for each in DESCRIPTORS}
         self.operator_model: list[Any] = []
         self.pending: list[tuple[list[PendingSnapshot], dict[str, dict[int, Any]], list[Any]]] = []
@@ -77,19 +78,11 @@ class BackendMachine(RuleBasedStateMachine):
 
     @initialize(parallelism=st.integers(1, 3))
     def start(self, parallelism: int) -> None:
-        self.take_over(self.begun(parallelism))
-
-    def begun(self, parallelism: int) -> list[Subtask]:
-        return [Subtask(index, parallelism) for index in range(parallelism)]
-
-    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
-        return piece.upload(MEMORY)
-
-    def gone_on(self, states: list[SubtaskState], parallelism: int) -> list[Subtask]:
-        return restored(states, parallelism)
+        self.take_over(self.place.begun(parallelism))
 
     def forget(self, subtasks: list[Subtask]) -> None:
-        """Subtasks that are not used any more."""
+        for subtask in subtasks:
+            subtask.backend.close()
 
     def take_over(self, subtasks: list[Subtask]) -> None:
         self.subtasks = subtasks
@@ -231,9 +224,9 @@ class BackendMachine(RuleBasedStateMachine):
         for piece in pieces:
             while not piece.encode(0.1):
                 pass
-        states = [self.uploaded(piece) for piece in pieces]
+        states = [self.place.uploaded(piece) for piece in pieces]
         self.completed = states, model, operator_model
-        again = self.gone_on(states, parallelism)
+        again = self.place.gone_on(states, parallelism)
         assert {each.name: merged(again, each) for each in DESCRIPTORS} == model
         held = [each.backend.operator_state(OPERATOR_LIST).get() for each in again]
         assert sorted(chain(*held)) == sorted(operator_model)
@@ -245,7 +238,7 @@ class BackendMachine(RuleBasedStateMachine):
         assert self.completed is not None
         states, model, operator_model = self.completed
         self.forget(self.subtasks)
-        self.take_over(self.gone_on(states, parallelism))
+        self.take_over(self.place.gone_on(states, parallelism))
         self.model = copy.deepcopy(model)
         self.operator_model = copy.deepcopy(operator_model)
 
@@ -260,6 +253,10 @@ class BackendMachine(RuleBasedStateMachine):
             assert found == self.model[each.name]
         held = [element for each in self.lists for element in each.get()]
         assert sorted(held) == sorted(self.operator_model)
+
+    def teardown(self) -> None:
+        self.forget(getattr(self, "subtasks", []))
+        self.place.close()
 
 
 BackendMachine.TestCase.settings = settings(examples(30), stateful_step_count=20)

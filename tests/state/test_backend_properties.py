@@ -21,7 +21,6 @@ from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
     from flinkformat.snapshots import SubtaskState
-    from tidegate.state.pending import PendingSnapshot
 
 
 class DiskMachine(BackendMachine):
@@ -29,20 +28,7 @@ class DiskMachine(BackendMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk = Disk()
-
-    def begun(self, parallelism: int) -> list[Subtask]:
-        return self.disk.begun(parallelism)
-
-    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
-        return self.disk.uploaded(piece)
-
-    def gone_on(self, states: list[SubtaskState], parallelism: int) -> list[Subtask]:
-        return self.disk.gone_on(states, parallelism)
-
-    def forget(self, subtasks: list[Subtask]) -> None:
-        for subtask in subtasks:
-            subtask.backend.close()
+        self.place = Disk()
 
     @precondition(lambda self: not self.pending)
     @rule(parallelism=st.integers(1, 3))
@@ -54,7 +40,7 @@ class DiskMachine(BackendMachine):
         assert {each.name: merged(in_memory, each) for each in DESCRIPTORS} == self.model
         states = self.saved(in_memory)
         self.forget(self.subtasks)
-        self.take_over(self.gone_on(states, parallelism))
+        self.take_over(self.place.gone_on(states, parallelism))
 
     def saved(self, subtasks: list[Subtask]) -> list[SubtaskState]:
         options = CheckpointOptions(SnapshotKind.SAVEPOINT, canonical=True)
@@ -68,10 +54,6 @@ class DiskMachine(BackendMachine):
     def tell_of_the_last_one(self) -> None:
         for subtask in self.subtasks:
             subtask.backend.on_complete(CheckpointId(self.checkpoint))
-
-    def teardown(self) -> None:
-        self.forget(getattr(self, "subtasks", []))
-        self.disk.close()
 
 
 TestBackend = BackendMachine.TestCase

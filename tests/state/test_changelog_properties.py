@@ -39,6 +39,7 @@ class LoggedMachine(BackendMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.place = self
         self.logs = Logs()
         self.disk = Disk() if self.on_disk else None
         self.bases: list[Materialization] = []
@@ -64,10 +65,6 @@ class LoggedMachine(BackendMachine):
             log=self.logs.log,
             local=(lambda: None) if disk is None else disk.local,
         )
-
-    def forget(self, subtasks: list[Subtask]) -> None:
-        for subtask in subtasks:
-            subtask.backend.close()
 
     def take_over(self, subtasks: list[Subtask]) -> None:
         super().take_over(subtasks)
@@ -106,7 +103,7 @@ class LoggedMachine(BackendMachine):
         pieces, _, _ = self.pending.pop(which % len(self.pending))
         for piece in pieces:
             piece.finish()
-            self.uploaded(piece)
+            self.place.uploaded(piece)
         for subtask in self.subtasks:
             subtask.backend.on_aborted(CheckpointId(self.numbers[pieces[0]]))
 
@@ -185,7 +182,7 @@ class LoggedMachine(BackendMachine):
         if not logged:
             states = self.saved(restored(states, parallelism))
         self.forget(self.subtasks)
-        self.take_over(self.gone_on(states, parallelism))
+        self.take_over(self.place.gone_on(states, parallelism))
         self.completed = None
         self.logs.completed(self.checkpoint)
 
@@ -214,8 +211,7 @@ class LoggedMachine(BackendMachine):
         assert named == set(self.logs.registry.paths())
         assert named <= self.logs.files.keys()
 
-    def teardown(self) -> None:
-        self.forget(getattr(self, "subtasks", []))
+    def close(self) -> None:
         if self.disk is not None:
             self.disk.close()
 

@@ -8,7 +8,7 @@ while the clock goes on.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,8 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.properties import examples
 from tests.state.aggregates import Sum
 from tests.state.disk_world import Disk
-from tests.state.world import Subtask, restored
-from tests.worlds.storage import MEMORY
+from tests.state.world import InMemory, Subtask
 from tidegate import (
     AggregateFunction,
     ListStateDescriptor,
@@ -32,10 +31,6 @@ from tidegate import (
 )
 from tidegate.api.functions import AggregatingStateDescriptor
 from tidegate.model.ids import CheckpointId
-
-if TYPE_CHECKING:
-    from flinkformat.snapshots import SubtaskState
-    from tidegate.state.pending import PendingSnapshot
 
 TTL = 20
 KEYS = 2
@@ -85,6 +80,8 @@ def described(config: StateTtlConfig) -> list[StateDescriptor]:
 class TtlMachine(RuleBasedStateMachine):
     """Subtasks that hold a state of each kind, beside a model of what they store."""
 
+    place: Any = InMemory()
+
     @initialize(
         update=st.sampled_from(list(StateTtlConfig.UpdateType)[1:]),
         shown=st.booleans(),
@@ -113,16 +110,7 @@ class TtlMachine(RuleBasedStateMachine):
         self.model: Model = {each.name: {} for each in self.descriptors}
         self.now = 0
         self.checkpoint = 0
-        self.take_over(self.begun(parallelism))
-
-    def begun(self, parallelism: int) -> list[Subtask]:
-        return [Subtask(index, parallelism) for index in range(parallelism)]
-
-    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
-        return piece.upload(MEMORY)
-
-    def gone_on(self, states: list[SubtaskState], parallelism: int) -> list[Subtask]:
-        return restored(states, parallelism)
+        self.take_over(self.place.begun(parallelism))
 
     def take_over(self, subtasks: list[Subtask]) -> None:
         self.subtasks = subtasks
@@ -302,12 +290,21 @@ class TtlMachine(RuleBasedStateMachine):
         self.act(then)
         for piece in pieces:
             piece.finish()
-        states = [self.uploaded(piece) for piece in pieces]
+        states = [self.place.uploaded(piece) for piece in pieces]
         self.model = model
         if not self.cleaned:  # else all that was there is expired, mostly
             self.now = barrier
-        self.take_over(self.gone_on(states, parallelism))
+        self.forget()
+        self.take_over(self.place.gone_on(states, parallelism))
         self.read_all()
+
+    def forget(self) -> None:
+        for subtask in getattr(self, "subtasks", []):
+            subtask.backend.close()
+
+    def teardown(self) -> None:
+        self.forget()
+        self.place.close()
 
     def read_all(self) -> None:
         for key in range(KEYS):
@@ -326,23 +323,7 @@ class TtlMachineOnDisk(TtlMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk = Disk()
-
-    def begun(self, parallelism: int) -> list[Subtask]:
-        return self.disk.begun(parallelism)
-
-    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
-        return self.disk.uploaded(piece)
-
-    def gone_on(self, states: list[SubtaskState], parallelism: int) -> list[Subtask]:
-        for subtask in self.subtasks:
-            subtask.backend.close()
-        return self.disk.gone_on(states, parallelism)
-
-    def teardown(self) -> None:
-        for subtask in getattr(self, "subtasks", []):
-            subtask.backend.close()
-        self.disk.close()
+        self.place = Disk()
 
 
 TtlMachineOnDisk.TestCase.settings = settings(examples(12), stateful_step_count=8)

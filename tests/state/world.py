@@ -149,6 +149,22 @@ def restored(
     return subtasks
 
 
+class InMemory:
+    """A place for subtasks whose state stays in memory; `disk_world.Disk` is another."""
+
+    def begun(self, parallelism: int) -> list[Subtask]:
+        return [Subtask(index, parallelism) for index in range(parallelism)]
+
+    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
+        return piece.upload(MEMORY)
+
+    def gone_on(self, states: Sequence[SubtaskState], parallelism: int) -> list[Subtask]:
+        return restored(states, parallelism)
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
 def merged(subtasks: Sequence[Subtask], descriptor: StateDescriptor) -> dict[object, object]:
     """A keyed state over all subtasks; fails where a key is found twice."""
     found: dict[object, object] = {}

@@ -18,9 +18,8 @@ from tidegate.model.control import SlotInvitation
 from tidegate.model.keys import Keys
 from tidegate.model.settings import LinkProtection, LinkSettings, TlsStores
 from tidegate.transport.authority import Authority
-from tidegate.transport.handshake import Handshake
+from tidegate.transport.handshake import TAG_BYTES, Handshake, Seal
 from tidegate.transport.keys import own_fingerprint
-from tidegate.transport.seal import TAG_BYTES, Seal
 from tidegate.transport.security import LinkSecurity, is_loopback
 from tidegate.transport.tcp import TcpNetwork
 

@@ -42,7 +42,6 @@ class CompletedCheckpoint:
 
     @property
     def is_savepoint(self) -> bool:
-        """True if somebody asked for it."""
         return self.properties.is_savepoint
 
     @property
@@ -155,7 +154,6 @@ class CompletedCheckpoints:
         return next((c.checkpoint for c in self._retained if not c.is_savepoint), None)
 
     def find(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
-        """The one of that number, if it is kept."""
         return next((c for c in self._retained if c.checkpoint == checkpoint), None)
 
     def retained_with(self, newest: CompletedCheckpoint) -> tuple[CheckpointId, ...]:

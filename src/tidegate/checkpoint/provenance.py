@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
 from google_crc32c import value as crc32c
 
+from flinkformat import metadata as codec
 from flinkformat.snapshots import MasterState
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.files import FileChecksum
@@ -73,6 +74,13 @@ def signable(metadata: CheckpointMetadata) -> CheckpointMetadata:
 def _master_state(payload: Mapping[str, object]) -> MasterState:
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
     return MasterState(NAME, VERSION, text.encode())
+
+
+def encoded(metadata: CheckpointMetadata, key: bytes | None) -> bytes:
+    """The bytes of a file. key: signs it; None for a file that nobody signs."""
+    if key is not None:
+        metadata = signable(metadata)
+    return sealed(codec.encode(metadata), metadata, key)
 
 
 def sealed(data: bytes, metadata: CheckpointMetadata, key: bytes | None = None) -> bytes:
@@ -177,7 +185,6 @@ def checksums_of(metadata: CheckpointMetadata) -> dict[str, FileChecksum]:
 
 
 def name_of(path: str) -> str:
-    """The last part of a file's path."""
     return path.rpartition("/")[2]
 
 

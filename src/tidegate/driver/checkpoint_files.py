@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from google_crc32c import value as crc32c
 
-from tidegate.checkpoint.provenance import provenance_of
-from tidegate.checkpoint.signing import encoded
+from tidegate.checkpoint.provenance import encoded, provenance_of
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.model.descriptors import as_ours
 from tidegate.storage.secret_file import signing_key

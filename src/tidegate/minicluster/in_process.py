@@ -15,7 +15,7 @@ from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
-from tidegate.slot.process.printing import Printing
+from tidegate.slot.driver_link import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World
 from tidegate.storage.checkpoints import checkpoint_storage

@@ -165,7 +165,6 @@ class ChannelStateWriter:
             self._files.handle(Add(self._member, checkpoint, info, chunk(encoded)))
 
     def finish(self, checkpoint: CheckpointId, side: Side) -> None:
-        """No more data of that side come."""
         self._check_open()
         self._files.handle(Finish(self._member, checkpoint, side))
 
@@ -211,7 +210,6 @@ class SharedFiles:
 
     @property
     def members(self) -> int:
-        """Number of subtasks that share."""
         return self._group.members
 
     def join(self, member: ExecutionId) -> None:
@@ -224,24 +222,32 @@ class SharedFiles:
         self._results[member, checkpoint] = result
         self.handle(Start(member, checkpoint))
 
-    def handle(self, event: ChannelStateEvent) -> None:
-        """Tell the group of an event, and do what it answers."""
+    def handle(self, event: ChannelStateEvent, file: ChannelStateFile | None = None) -> None:
+        """Tell the group of an event, and do what it answers. file: that was written."""
         try:
             commands = self._group.handle(event)
         except ValueError as error:
             self._break(str(error))
             return
+        is_wanted = False
         for command in commands:
+            if isinstance(command, Store):
+                barrier = self._results[command.member, command.checkpoint].barrier
+                self._storage.run(self._store(command, barrier))
+                continue
+            result = self._results.pop((command.member, command.checkpoint), None)
+            if result is None or result.is_done:
+                continue  # its member is over, or wants it no more
             match command:
-                case Store():
-                    barrier = self._results[command.member, command.checkpoint].barrier
-                    self._storage.run(self._store(command, barrier))
-                case Complete():
-                    self._complete(command, None)
-                case Fail(member, checkpoint, reason, cause):
-                    result = self._results.pop((member, checkpoint), None)
-                    if result is not None:
-                        result.fail(reason.aborted(cause))
+                case Fail(_, _, reason, cause):
+                    result.fail(reason.aborted(cause))
+                case Complete(_, _, inputs, outputs):
+                    is_wanted = True
+                    checksums = {} if file is None else file.checksums
+                    delete = None if file is None else partial(self._delete, file)
+                    result.complete(inputs, outputs, checksums, delete)
+        if file is not None and not is_wanted:
+            self._delete(file)
 
     def _break(self, cause: str) -> None:
         self._group.fail(FailureReason.CHECKPOINT_ASYNC_EXCEPTION, cause)
@@ -249,30 +255,13 @@ class SharedFiles:
         for result in results.values():
             result.fail(StorageFailed(f"channel state could not be kept: {cause}"))
 
-    def _complete(self, complete: Complete, file: ChannelStateFile | None) -> bool:
-        """Tell the member's result; true if it still waited to hear."""
-        result = self._results.pop((complete.member, complete.checkpoint), None)
-        if result is None or result.is_done:
-            return False
-        if file is None:
-            result.complete(complete.inputs, complete.outputs, {})
-        else:
-            delete = partial(self._delete, file)
-            result.complete(complete.inputs, complete.outputs, file.checksums, delete)
-        return True
-
     async def _store(self, store: Store, barrier: Barrier) -> None:
-        checkpoint = store.checkpoint
         try:
             file = await self._storage.write(store.member, barrier, store.parts)
         except Exception as error:
-            self.handle(NotStored(checkpoint, str(error)))
-            return
-        answers = self._group.handle(Stored(checkpoint, file.handle))
-        completed = [each for each in answers if isinstance(each, Complete)]
-        # Every member has to hear, so no short cut: `any` over a generator would stop at the first.
-        if not any([self._complete(each, file) for each in completed]):
-            self._delete(file)
+            self.handle(NotStored(store.checkpoint, str(error)))
+        else:
+            self.handle(Stored(store.checkpoint, file.handle), file)
 
     def _delete(self, file: ChannelStateFile) -> None:
         self._storage.run(self._storage.delete(file))

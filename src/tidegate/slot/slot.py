@@ -33,11 +33,10 @@ from tidegate.model.control import (
 from tidegate.model.elements import Barrier
 from tidegate.model.failure_reason import FailureReason
 from tidegate.slot.channels.links import Links
-from tidegate.slot.driver_link import DriverLink
-from tidegate.slot.failures import as_ours
+from tidegate.slot.driver_link import DriverLink, as_ours
 from tidegate.slot.job import SlotJob
+from tidegate.slot.loop.beside import Tasks
 from tidegate.slot.loop.rounds import Rounds
-from tidegate.slot.loop.tasks import Tasks
 from tidegate.slot.subtask.hosted import HostedSubtask
 from tidegate.slot.subtask.subtask import Subtask
 
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
 
     from tidegate.errors import PeerLost, TidegateError
     from tidegate.model.ids import ExecutionId, SlotId
+    from tidegate.slot.driver_link import Printing
     from tidegate.slot.loop.calls import Calls
-    from tidegate.slot.process.printing import Printing
     from tidegate.slot.world import World
 
 COLLECT_EVERY_MS = 60_000
@@ -85,8 +84,7 @@ class Slot:
         """
         listener = await self._world.network.listen(self._links.accept)
         try:
-            handler = _DriverHandler(self)
-            self._driver.dialled(await self._world.network.connect(driver, self.id, handler))
+            self._driver.dialled(await self._world.network.connect(driver, self.id, self))
             pid, host = self._process
             self._driver.send(Offer(self.id, listener.address, pid, host, versions, request))
             await self._work()
@@ -102,7 +100,6 @@ class Slot:
     def calls(self) -> Calls:
         return self._rounds.calls
 
-    @property
     def pulse(self) -> Pulse:
         """State of the slot for a heartbeat; read by another thread, so nothing may change here."""
         call = self.calls.current
@@ -114,7 +111,7 @@ class Slot:
 
     def send_pulse(self) -> None:
         """Sends a heartbeat over the control link; for slots without a guard."""
-        self._driver.send(self.pulse)
+        self._driver.send(self.pulse())
 
     def send_printed(self) -> None:
         self._driver.send_printed()
@@ -165,6 +162,15 @@ class Slot:
                 gc.enable()
 
     # --- the driver's words ---
+
+    def on_frame(self, frame: memoryview) -> None:
+        try:
+            self.message(cast("ToSlot", pickle.loads(frame)))
+        except Exception as error:
+            self.end("a message of the driver failed", as_ours(error, self.id))
+
+    def on_closed(self, error: PeerLost | None) -> None:
+        self.end("the driver is gone", error)
 
     def message(self, message: ToSlot) -> None:
         if self._job is not None:
@@ -247,19 +253,3 @@ class Slot:
         for subtask in list(self._rounds.subtasks.values()):
             if peer in subtask.deployment.deploy.addresses:
                 subtask.fail(error)
-
-
-class _DriverHandler:
-    """Hears what comes from the driver."""
-
-    def __init__(self, slot: Slot) -> None:
-        self._slot = slot
-
-    def on_frame(self, frame: memoryview) -> None:
-        try:
-            self._slot.message(cast("ToSlot", pickle.loads(frame)))
-        except Exception as error:
-            self._slot.end("a message of the driver failed", as_ours(error, self._slot.id))
-
-    def on_closed(self, error: PeerLost | None) -> None:
-        self._slot.end("the driver is gone", error)

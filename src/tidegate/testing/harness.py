@@ -28,6 +28,7 @@ from tidegate.errors import GraphError
 from tidegate.graph.stream_graph import build_stream_graph
 from tidegate.graph.transformations import NodeKind
 from tidegate.model.chance import SeededChance
+from tidegate.model.deployment import Deployment
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     ArrowBatch,
@@ -45,12 +46,11 @@ from tidegate.model.ids import (
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.slot.channel_state import ChannelStateStorage
-from tidegate.slot.channels.output import ChannelOutput, make_route
-from tidegate.slot.channels.room import Room
+from tidegate.slot.channels.output import ChannelOutput, Room
+from tidegate.slot.channels.routes import make_route
 from tidegate.slot.subtask.builder import StatesInMemory
 from tidegate.slot.subtask.builder import build as build_subtask
 from tidegate.slot.subtask.chain import ChainOutput
-from tidegate.slot.subtask.deployment import Deployment
 from tidegate.storage.places import InlinePlace
 from tidegate.storage.reading import InlineReader
 from tidegate.testing.clock import ManualClock, ManualLoop
@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Batch, Element, Mark, OperatorEvent
     from tidegate.model.settings import JobSettings
     from tidegate.slot.channels.gate import Gate, InputChannel
-    from tidegate.slot.channels.output import Route
-    from tidegate.slot.subtask.operator_host import Waiting
+    from tidegate.slot.channels.routes import Route
+    from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
 
 _OPERATOR: Final = OperatorId(bytes(16))

@@ -9,16 +9,17 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import PeerLost
-from tidegate.transport.handshake import Handshake
+from tidegate.transport.handshake import HANDSHAKE_FRAME_MAX, Handshake
 from tidegate.transport.keys import TLS_NAME, dialling_context, fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidegate.model.keys import Keys
 
 READ_BYTES: Final = 65_536
 
 _LENGTH: Final = struct.Struct("!I")
-_HANDSHAKE_FRAME_MAX: Final = 4096
 
 
 class Frames:
@@ -46,7 +47,8 @@ def framed(data: bytes) -> bytes:
 class BlockingLink:
     """A proved link on which frames are sent. Raises OSError or PeerLost if it cannot be made.
 
-    timeout_s: of each step. lease_ms: so long may sent bytes stay unacknowledged.
+    nonce: sixteen random bytes. timeout_s: of each step. lease_ms: so long may sent bytes stay
+    unacknowledged. keys, sealed: as in the slot's invitation.
     """
 
     def __init__(
@@ -55,11 +57,11 @@ class BlockingLink:
         *,
         secret: bytes,
         name: str,
-        nonce: bytes,
+        nonce: Callable[[], bytes],
         timeout_s: float,
         lease_ms: int,
-        keys: Keys | None,
-        sealed: bool,
+        keys: Keys | None = None,
+        sealed: bool = False,
     ) -> None:
         host, _, port = driver.rpartition(":")
         self._timeout_s = timeout_s
@@ -74,7 +76,7 @@ class BlockingLink:
                 secret=secret,
                 server=False,
                 name=name,
-                nonce=nonce,
+                nonce=nonce(),
                 binding=binding,
                 sealed=sealed,
             )
@@ -130,7 +132,7 @@ class BlockingLink:
 
     def _read_frame(self) -> bytes:
         (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        if size > _HANDSHAKE_FRAME_MAX:
+        if size > HANDSHAKE_FRAME_MAX:
             raise PeerLost("the driver answered with no handshake")
         return self._read(size)
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import ConfigError, PeerLost
 from tidegate.transport.accepting import BACKLOG, Acceptor, Guest
-from tidegate.transport.handshake import NONCE_BYTES, Handshake
+from tidegate.transport.handshake import HANDSHAKE_FRAME_MAX, NONCE_BYTES, TAG_BYTES, Handshake
 from tidegate.transport.keys import TLS_NAME, fingerprint, link_contexts, own_fingerprint
-from tidegate.transport.seal import TAG_BYTES
 from tidegate.transport.wire import (
     FRAME_BYTES_MAX,
     Accept,
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.model.keys import Keys
-    from tidegate.transport.seal import Seal
+    from tidegate.transport.handshake import Seal
 
 _LENGTH = struct.Struct("!I")
-_HANDSHAKE_FRAME_MAX = 4096
 _LATE_S = 0.5
 _HEAR_FIRST_S = 1.0
 
@@ -82,12 +80,15 @@ class TcpNetwork:
         loop = asyncio.get_running_loop()
         listening = await self._bound()
 
+        def handshake(transport: asyncio.Transport) -> Handshake:
+            return self._handshake("", self._fingerprint, server=True)
+
         def make(guest: Guest) -> _TcpWire:
             def proved(wire: _TcpWire) -> WireHandler:
                 guest.proved = True
                 return accept(wire)
 
-            return _TcpWire(loop, self._server_handshake, proved, None, self._timeout_s)
+            return _TcpWire(loop, handshake, proved, None, self._timeout_s)
 
         port = listening.getsockname()[1]
         acceptor = Acceptor(listening, make, timeout_s=self._timeout_s, tls=self._greeting)
@@ -115,7 +116,9 @@ class TcpNetwork:
         proved: asyncio.Future[None] = loop.create_future()
 
         def handshake(transport: asyncio.Transport) -> Handshake:
-            return self._client_handshake(transport, name)
+            link: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+            theirs = b"" if link is None else fingerprint(link.getpeercert(binary_form=True))
+            return self._handshake(name, theirs, server=False)
 
         def make() -> _TcpWire:
             return _TcpWire(loop, handshake, lambda _: handler, proved, self._timeout_s)
@@ -144,24 +147,13 @@ class TcpNetwork:
         assert wire is not None, "connected, or an error was raised"
         return wire
 
-    def _server_handshake(self, transport: asyncio.Transport) -> Handshake:
+    def _handshake(self, name: str, binding: bytes, *, server: bool) -> Handshake:
         return Handshake(
             secret=self._secret,
-            server=True,
-            name="",
-            nonce=secrets.token_bytes(NONCE_BYTES),
-            binding=self._fingerprint,
-            sealed=self._sealed,
-        )
-
-    def _client_handshake(self, transport: asyncio.Transport, name: str) -> Handshake:
-        link: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        return Handshake(
-            secret=self._secret,
-            server=False,
+            server=server,
             name=name,
             nonce=secrets.token_bytes(NONCE_BYTES),
-            binding=b"" if link is None else fingerprint(link.getpeercert(binary_form=True)),
+            binding=binding,
             sealed=self._sealed,
         )
 
@@ -192,7 +184,7 @@ class _TcpWire(asyncio.Protocol):
         self._begin = begin
         self._handshake: Handshake | None = None
         self._trusted = False
-        self._frame_max = _HANDSHAKE_FRAME_MAX
+        self._frame_max = HANDSHAKE_FRAME_MAX
         self._seals: tuple[Seal, Seal] | None = None
         self._encrypted = False
         self._accept = accept

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
+from tidegate.model.deployment import Deployment
 from tidegate.model.descriptors import as_ours
-from tidegate.slot.loop.threads import DaemonThreads
+from tidegate.slot.loop.beside import DaemonThreads
 from tidegate.slot.subtask.context import context_of
-from tidegate.slot.subtask.deployment import Deployment
 from tidegate.storage.reading import InlineReader
 from tidegate.upgrade.recording import RecordingStates
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo, Vertex
-    from tidegate.slot.subtask.operator_host import Waiting
+    from tidegate.slot.subtask.context import Waiting
     from tidegate.typeinfo.types import TypeInformation
     from tidegate.upgrade.recording import Asked
     from tidegate.upgrade.sample import OperatorSample

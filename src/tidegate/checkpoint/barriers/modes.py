@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.barriers.aligned import AlignedBarriers
-from tidegate.checkpoint.barriers.alternating import AlternatingBarriers
+from tidegate.checkpoint.barriers.exactly_once import AlignedBarriers, AlternatingBarriers
 from tidegate.checkpoint.barriers.tracker import BarrierTracker
 from tidegate.model.settings import CheckpointingMode
 

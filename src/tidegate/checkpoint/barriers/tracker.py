@@ -3,7 +3,7 @@
 The snapshot is taken when the last barrier has come; what fast channels brought behind theirs is
 in it, and comes again after a restore. Several checkpoints may be counted at a time.
 
-Source: checkpoint coordination §14.4. As in `checkpoint.barriers.aligned`, a trigger from the
+Source: checkpoint coordination §14.4. As in `checkpoint.barriers.exactly_once`, a trigger from the
 driver waits for the channels that are still open to end.
 """
 

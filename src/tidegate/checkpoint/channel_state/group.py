@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import accumulate
 from typing import TYPE_CHECKING, assert_never
 
 from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
@@ -147,45 +148,6 @@ class _Part:
         default_factory=dict["ChannelInfo", "list[bytes]"]
     )
 
-    def add(self, data: Add) -> None:
-        assert self.started and data.side in self.open, "data come between start and finish"
-        self.chunks.setdefault(data.info, []).append(data.chunk)
-
-    def handles(self, subtask: int, begin: int, file: StreamStateHandle) -> _Handles:
-        """Handles of the chunks, which stand in the file one behind the other from begin on."""
-        inputs: list[InputChannelStateHandle] = []
-        outputs: list[ResultSubpartitionStateHandle] = []
-        position = begin
-        for info, chunks in self.chunks.items():
-            assert chunks, "a channel is known by its first chunk"
-            offsets: list[int] = []
-            for each in chunks:
-                offsets.append(position)
-                position += len(each)
-            place = (tuple(offsets), position - offsets[0], file)
-            if isinstance(info, InputChannelInfo):
-                inputs.append(InputChannelStateHandle(subtask, info.gate, info.channel, *place))
-            else:
-                outputs.append(
-                    ResultSubpartitionStateHandle(
-                        subtask, info.partition, info.subpartition, *place
-                    )
-                )
-        return _Handles(
-            (merge_inputs(tuple(inputs)),) if inputs else (),
-            (merge_outputs(tuple(outputs)),) if outputs else (),
-            position,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Handles:
-    """Handles of one member's part. end: where the part ends in the file."""
-
-    inputs: tuple[InputStateHandle, ...]
-    outputs: tuple[OutputStateHandle, ...]
-    end: int
-
 
 @dataclass(slots=True)
 class _UnderWay:
@@ -204,18 +166,32 @@ class _UnderWay:
         parts = self.parts.values()
         return [each for part in parts for chunks in part.chunks.values() for each in chunks]
 
-    def failed(self, reason: FailureReason, cause: str) -> list[ChannelStateCommand]:
-        return [Fail(member, self.checkpoint, reason, cause) for member in self.parts]
-
     def stored(self, file: StreamStateHandle) -> list[ChannelStateCommand]:
-        """Each member's handles, by where its chunks stand in the file."""
+        """Each member's handles: its chunks stand in the file one behind the other."""
         assert self.storing and self.finished, "no part changes once the file is being written"
         commands: list[ChannelStateCommand] = []
         position = len(file_header())
         for member, part in self.parts.items():
-            handles = part.handles(member.subtask.index, position, file)
-            commands.append(Complete(member, self.checkpoint, handles.inputs, handles.outputs))
-            position = handles.end
+            inputs: list[InputChannelStateHandle] = []
+            outputs: list[ResultSubpartitionStateHandle] = []
+            subtask = member.subtask.index
+            for info, chunks in part.chunks.items():
+                *offsets, end = accumulate(map(len, chunks), initial=position)
+                place = (tuple(offsets), end - position, file)
+                position = end
+                if isinstance(info, InputChannelInfo):
+                    inputs.append(InputChannelStateHandle(subtask, info.gate, info.channel, *place))
+                else:
+                    to = (info.partition, info.subpartition)
+                    outputs.append(ResultSubpartitionStateHandle(subtask, *to, *place))
+            commands.append(
+                Complete(
+                    member,
+                    self.checkpoint,
+                    (merge_inputs(tuple(inputs)),) if inputs else (),
+                    (merge_outputs(tuple(outputs)),) if outputs else (),
+                )
+            )
         return commands
 
 
@@ -235,7 +211,6 @@ class ChannelStateGroup:
 
     @property
     def members(self) -> int:
-        """Number of subtasks that share."""
         return len(self._members)
 
     def join(self, member: ExecutionId) -> None:
@@ -262,7 +237,9 @@ class ChannelStateGroup:
     def fail(self, reason: FailureReason, cause: str) -> list[ChannelStateCommand]:
         """Fail everything that is outstanding."""
         under_way, self._under_way = self._under_way, None
-        return [] if under_way is None else under_way.failed(reason, cause)
+        if under_way is None:
+            return []
+        return [Fail(member, under_way.checkpoint, reason, cause) for member in under_way.parts]
 
     def _start(self, member: ExecutionId, checkpoint: CheckpointId) -> list[ChannelStateCommand]:
         if self._is_over(checkpoint):
@@ -294,7 +271,7 @@ class ChannelStateGroup:
             side = event.side.value
             raise ValueError(f"more {side} data of checkpoint {checkpoint} after its end")
         if isinstance(event, Add):
-            part.add(event)
+            part.chunks.setdefault(event.info, []).append(event.chunk)
             return []
         part.open.discard(event.side)
         return self._store_if_finished()

@@ -43,16 +43,13 @@ class NoCheckpoints:
 
     @property
     def statistics(self) -> StatisticsView:
-        """Figures of the restored checkpoint, if any."""
         return self._statistics.view()
 
     @property
     def ended(self) -> bool:
-        """True if the job has ended and nothing is left to do about its start."""
         return self._disposal.ended
 
     def waits_for(self, execution: ExecutionId) -> bool:
-        """False: no savepoint can wait for it."""
         return False
 
     def latest_completed(self) -> CompletedCheckpoint | None:
@@ -60,13 +57,11 @@ class NoCheckpoints:
         return self._completed.latest
 
     def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
-        """Drops a damaged checkpoint; returns its replacement, if any."""
         return self._completed.give_up(checkpoint)
 
     def handle(
         self, event: events.CheckpointEvent, now_ms: int
     ) -> list[commands.CheckpointCommand]:
-        """Commands for an event, in order."""
         match event:
             case events.OperatorEventSent(execution, operator, sent):
                 return [ToOperator(execution, operator, sent)]

@@ -30,16 +30,15 @@ from typing import TYPE_CHECKING, assert_never
 
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.disposal import Disposal
-from tidegate.checkpoint.coordinator.failures import reason_of
 from tidegate.checkpoint.coordinator.finishing import Finished, Finisher
 from tidegate.checkpoint.coordinator.gateways import Gateways
 from tidegate.checkpoint.coordinator.pending import AcknowledgeResult, PendingCheckpoint, Stage
 from tidegate.checkpoint.coordinator.readiness import Readiness
-from tidegate.checkpoint.coordinator.reports import Reports
-from tidegate.checkpoint.coordinator.requests import TooSoon, options_of, periodic_request
+from tidegate.checkpoint.coordinator.reports import Reports, reason_of
+from tidegate.checkpoint.coordinator.requests import options_of, periodic_request
 from tidegate.checkpoint.coordinator.schedule import Schedule
 from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
-from tidegate.checkpoint.coordinator.triggers import Triggers, asked_request
+from tidegate.checkpoint.coordinator.triggers import TooSoon, Triggers, asked_request
 from tidegate.errors import CheckpointAborted as Aborted
 from tidegate.model.control import (
     CheckpointAcknowledged,

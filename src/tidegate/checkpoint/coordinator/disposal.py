@@ -69,7 +69,6 @@ class Disposal:
 
     @property
     def cleaning(self) -> int:
-        """Checkpoints that are being deleted."""
         return len(self._cleaning)
 
     @property
@@ -223,7 +222,6 @@ class Disposal:
         return [DeleteFiles(tuple(released))] if released else []
 
     def cleaned(self, checkpoint: CheckpointId) -> None:
-        """The deletion of a checkpoint is over."""
         self._cleaning.pop(checkpoint, None)
 
     def _discard_pending(self, pending: PendingCheckpoint) -> list[DiscardCheckpoint]:

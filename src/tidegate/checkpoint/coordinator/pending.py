@@ -95,7 +95,6 @@ class Acknowledgements:
 
     @property
     def complete(self) -> bool:
-        """True if nobody is waited for any more."""
         return not self._missing
 
     def takes_part(self, execution: ExecutionId) -> bool:
@@ -103,7 +102,6 @@ class Acknowledgements:
         return execution in self._missing or execution in self._acknowledged
 
     def waits_for(self, execution: ExecutionId) -> bool:
-        """True if this attempt has still to acknowledge."""
         return execution in self._missing
 
     def add(
@@ -138,7 +136,6 @@ class Acknowledgements:
                 subtasks[subtask.index] = state[operator.id]
 
     def states(self) -> list[SubtaskState]:
-        """The states acknowledged so far."""
         return [state for subtasks in self._states.values() for state in subtasks.values()]
 
     def operator_state(
@@ -232,7 +229,6 @@ class PendingCheckpoint:
 
     @property
     def is_synchronous(self) -> bool:
-        """True if the job stops with it."""
         return self.request.kind.is_synchronous
 
     @property
@@ -243,7 +239,6 @@ class PendingCheckpoint:
 
     @property
     def all_acknowledged(self) -> bool:
-        """True if nobody is waited for any more."""
         return self.stage is Stage.ACKNOWLEDGING and self.acknowledgements.complete
 
     def may_expire(self) -> bool:
@@ -305,7 +300,6 @@ class PendingCheckpoint:
         self._master_states = states
 
     def trigger(self, options: CheckpointOptions) -> list[TriggerCheckpoint]:
-        """Trigger the sources' subtasks; all others get barriers."""
         assert self.plan.to_trigger, "a barrier begins somewhere"
         self.enter(Stage.ACKNOWLEDGING)
         return [
@@ -332,7 +326,7 @@ class PendingCheckpoint:
         return [
             *(
                 CheckpointComplete(execution, self.checkpoint, subsumed)
-                for execution in self.plan.to_notify
+                for execution in self.plan.to_wait_for
                 if executions.is_alive(execution)
             ),
             *(NotifyCoordinatorComplete(known, self.checkpoint) for known in self.coordinators),
@@ -346,7 +340,7 @@ class PendingCheckpoint:
         return [
             *(
                 CheckpointAborted(execution, self.checkpoint, latest)
-                for execution in self.plan.to_notify
+                for execution in self.plan.to_wait_for
                 if executions.is_alive(execution)
             ),
             *(NotifyCoordinatorAborted(known, self.checkpoint) for known in self.coordinators),

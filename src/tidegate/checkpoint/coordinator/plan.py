@@ -34,11 +34,6 @@ class CheckpointPlan:
     finished: tuple[ExecutionId, ...]
     fully_finished: tuple[VertexId, ...]
 
-    @property
-    def to_notify(self) -> tuple[ExecutionId, ...]:
-        """Attempts to tell of completion or abort."""
-        return self.to_wait_for
-
 
 class Executions:
     """The current attempt of each subtask, and its state."""

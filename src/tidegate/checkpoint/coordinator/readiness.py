@@ -45,7 +45,6 @@ class Readiness:
         )
 
     def status_changed(self, status: JobStatus) -> None:
-        """The job is in another status."""
         self._status = status
 
     def execution_changed(self, execution: ExecutionId, state: ExecutionState) -> bool:
@@ -58,7 +57,6 @@ class Readiness:
         self._held_by = None
 
     def restored(self) -> None:
-        """Subtasks have what they start from."""
         self._failing_over = False
 
     def rescaled(self, topology: Topology) -> None:

@@ -1,11 +1,10 @@
-"""Requests for checkpoints, and which of them runs next.
+"""Requests for checkpoints: by whom, of which kind, and how subtasks are to take the snapshot.
 
 Source: checkpoint coordination §3.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +20,6 @@ from tidegate.model.settings import CheckpointingMode
 
 if TYPE_CHECKING:
     from tidegate.model.settings import CheckpointSettings
-
-QUEUE_MAX: Final = 1_000
 
 _SAVEPOINTS: Final = {
     SnapshotKind.SAVEPOINT: SavepointType.savepoint,
@@ -52,7 +49,6 @@ class Request:
 
     @property
     def periodic(self) -> bool:
-        """True if it is the coordinator's own."""
         return self.number is None
 
 
@@ -105,91 +101,4 @@ def options_of(
         target=location if kind.is_savepoint else None,
         canonical=isinstance(asked, SavepointType)
         and asked.format is SavepointFormatType.CANONICAL,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Work in progress when a request is chosen.
-
-    pending: checkpoints in progress. cleaning: checkpoints that are being deleted.
-    last_completion_ms: when the last snapshot was complete; None before the first.
-    """
-
-    triggering: bool
-    pending: int
-    cleaning: int
-    last_completion_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TooSoon:
-    """This periodic request came before the minimal pause was over, at ``next_ms``."""
-
-    request: Request
-    next_ms: int
-
-
-class RequestQueue:
-    """Waiting requests: savepoints first, then forced, then asked-for ones, then by age.
-
-    One periodic request waits at most, which is not so in Flink: while one checkpoint is long under
-    way others would pile up behind it, and be tried all at once when it is over.
-    """
-
-    def __init__(self, settings: CheckpointSettings) -> None:
-        self._max_concurrent = settings.max_concurrent
-        self._min_pause_ms = settings.min_pause_ms
-        self._requests: list[Request] = []
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    def submit(self, request: Request) -> Request | None:
-        """Queue it; the result is the request that there is no room for, perhaps this one.
-
-        A periodic one is passed over where another waits, which does for both.
-        """
-        periodic_waits = bool(self._requests) and self._requests[-1].periodic
-        if periodic_waits and request.periodic:
-            return None
-        full = len(self._requests) >= QUEUE_MAX
-        if full and not periodic_waits:
-            return request
-        insort(self._requests, request, key=_rank)
-        evicted = self._requests.pop() if full else None
-        assert not any(waiting.periodic for waiting in self._requests[:-1]), "one, and last"
-        assert len(self._requests) <= QUEUE_MAX, "what waits has a bound"
-        return evicted
-
-    def choose(self, load: Load, now_ms: int) -> Request | TooSoon | None:
-        """The request to run now, taken out of the queue; None if nothing may run.
-
-        `TooSoon` takes its request out of the queue as well.
-        """
-        if load.triggering or not self._requests or load.cleaning > self._max_concurrent:
-            return None
-        head = self._requests[0]
-        if head.properties.forced:
-            return self._requests.pop(0)
-        if load.pending >= self._max_concurrent:
-            return None
-        if head.periodic and load.last_completion_ms is not None:
-            next_ms = load.last_completion_ms + self._min_pause_ms
-            if next_ms > now_ms:
-                return TooSoon(self._requests.pop(0), next_ms)
-        return self._requests.pop(0)
-
-    def drain(self) -> list[Request]:
-        """Every waiting request, in order; the queue is empty afterwards."""
-        drained, self._requests = self._requests, []
-        return drained
-
-
-def _rank(request: Request) -> tuple[bool, bool, bool, int]:
-    return (
-        not request.properties.is_savepoint,
-        not request.properties.forced,
-        request.periodic,
-        request.created_ms,
     )

@@ -93,7 +93,6 @@ class VertexStatistics:
         return max((subtask.ack_ms for subtask in self.acknowledged), default=-1)
 
     def total(self, figure: Callable[[SubtaskStatistics], int]) -> int:
-        """Sum of a figure over the subtasks."""
         return sum(map(figure, self.acknowledged))
 
     def distribution(self, figure: Callable[[SubtaskStatistics], int]) -> Distribution:
@@ -201,7 +200,6 @@ class StatisticsView:
     latest_restored: RestoredStatistics | None
 
     def find(self, checkpoint: CheckpointId) -> CheckpointStatistics | None:
-        """A checkpoint of the history, or one of the latest."""
         latest = (self.latest_completed, self.latest_savepoint, self.latest_failed)
         known = (*self.history, *(one for one in latest if one is not None))
         return next((one for one in known if one.checkpoint == checkpoint), None)
@@ -264,7 +262,6 @@ class StatisticsTracker:
             del self._history[next(iter(self._history))]
 
     def acknowledged(self, message: CheckpointAcknowledged, now_ms: int) -> None:
-        """A subtask has acknowledged a checkpoint that is under way."""
         progress = self._progress[message.checkpoint]
         subtask = message.execution.subtask
         figures = message.figures
@@ -347,7 +344,6 @@ class StatisticsTracker:
             self._latest_completed = replace(self._latest_completed, discarded=True)
 
     def restored(self, completed: CompletedCheckpoint, wall_ms: int) -> None:
-        """The job is being restored from this one."""
         self._count(restored=self._counts.restored + 1)
         self._latest_restored = RestoredStatistics(
             completed.checkpoint,
@@ -358,7 +354,6 @@ class StatisticsTracker:
         )
 
     def view(self) -> StatisticsView:
-        """All figures as they are now."""
         if self._summary is None:
             self._summary = Summary(
                 **{name: _distribution(each, PERCENTILES) for name, each in self._completed.items()}

@@ -4,22 +4,27 @@
 
 One sequence runs at a time, from the request to the triggers of the subtasks, though several
 checkpoints may be under way. Its number tells a late answer to an earlier one apart.
+
+Source: checkpoint coordination §3.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.coordinator.commands import TakeNextId
 from tidegate.checkpoint.coordinator.events import NextIdTaken
-from tidegate.checkpoint.coordinator.requests import Load, Request, RequestQueue, properties_of
+from tidegate.checkpoint.coordinator.requests import Request, properties_of
 
 if TYPE_CHECKING:
     from tidegate.checkpoint.coordinator.events import CheckpointRequested, NextIdFailed
-    from tidegate.checkpoint.coordinator.requests import TooSoon
     from tidegate.model.ids import CheckpointId
     from tidegate.model.settings import CheckpointSettings
+
+
+QUEUE_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -30,14 +35,28 @@ class _Sequence:
     checkpoint: CheckpointId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TooSoon:
+    """This periodic request came before the minimal pause was over, at ``next_ms``."""
+
+    request: Request
+    next_ms: int
+
+
 class Triggers:
     """Chooses the next request, and knows how far its sequence has come.
+
+    Savepoints come first, then forced, then asked-for requests, then older ones. One periodic
+    request waits at most, which is not so in Flink: while one checkpoint is long under way others
+    would pile up behind it, and be tried all at once when it is over.
 
     highest: the highest id of a checkpoint so far.
     """
 
     def __init__(self, settings: CheckpointSettings, highest: CheckpointId) -> None:
-        self._queue = RequestQueue(settings)
+        self._max_concurrent = settings.max_concurrent
+        self._min_pause_ms = settings.min_pause_ms
+        self._requests: list[Request] = []
         self._running: _Sequence | None = None
         self._number = 0
         self._highest = highest
@@ -45,8 +64,7 @@ class Triggers:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for their turn."""
-        return len(self._queue)
+        return len(self._requests)
 
     @property
     def checkpoint(self) -> CheckpointId | None:
@@ -54,22 +72,46 @@ class Triggers:
         return None if self._running is None else self._running.checkpoint
 
     def submit(self, request: Request) -> Request | None:
-        """Queue a request; the result is one that there is no room for, perhaps this one."""
-        return self._queue.submit(request)
+        """Queue it; the result is the request that there is no room for, perhaps this one.
+
+        A periodic one is passed over where another waits, which does for both.
+        """
+        periodic_waits = bool(self._requests) and self._requests[-1].periodic
+        if periodic_waits and request.periodic:
+            return None
+        full = len(self._requests) >= QUEUE_MAX
+        if full and not periodic_waits:
+            return request
+        insort(self._requests, request, key=_rank)
+        evicted = self._requests.pop() if full else None
+        assert not any(waiting.periodic for waiting in self._requests[:-1]), "one, and last"
+        assert len(self._requests) <= QUEUE_MAX, "what waits has a bound"
+        return evicted
 
     def drain(self) -> list[Request]:
         """Every waiting request, in order; none waits afterwards."""
-        return self._queue.drain()
+        drained, self._requests = self._requests, []
+        return drained
 
     def choose(self, pending: int, cleaning: int, now_ms: int) -> Request | TooSoon | None:
         """The request to begin now, taken out of the queue; None if nothing may begin.
 
-        pending: checkpoints under way. cleaning: checkpoints that are being deleted.
+        `TooSoon` takes its request out of the queue as well. pending: checkpoints under way.
+        cleaning: checkpoints that are being deleted.
         """
-        running = self._running is not None
-        return self._queue.choose(
-            Load(running, pending, cleaning, self._last_completion_ms), now_ms
-        )
+        busy = self._running is not None or cleaning > self._max_concurrent
+        if busy or not self._requests:
+            return None
+        head = self._requests[0]
+        if head.properties.forced:
+            return self._requests.pop(0)
+        if pending >= self._max_concurrent:
+            return None
+        if head.periodic and self._last_completion_ms is not None:
+            next_ms = self._last_completion_ms + self._min_pause_ms
+            if next_ms > now_ms:
+                return TooSoon(self._requests.pop(0), next_ms)
+        return self._requests.pop(0)
 
     def begin(self, request: Request) -> TakeNextId:
         """Begin the sequence of a request: it needs an id."""
@@ -112,7 +154,7 @@ class Triggers:
 
     def end(self) -> Request | None:
         """The job is over: the request whose sequence ran, for it fails."""
-        assert not self._queue, "what waits is refused first"
+        assert not self._requests, "what waits is refused first"
         running, self._running = self._running, None
         return None if running is None else running.request
 
@@ -129,4 +171,13 @@ def asked_request(asked: CheckpointRequested, settings: CheckpointSettings, now_
         asked.request,
         asked.target,
         asked.kind.is_synchronous or asked.cancels,
+    )
+
+
+def _rank(request: Request) -> tuple[bool, bool, bool, int]:
+    return (
+        not request.properties.is_savepoint,
+        not request.properties.forced,
+        request.periodic,
+        request.created_ms,
     )

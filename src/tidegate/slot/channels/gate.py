@@ -1,17 +1,14 @@
-"""The inputs of a subtask: a queue for each channel, and event time over all of them.
+"""The inputs of a subtask: a queue for each channel, read in turn.
 
 Restored in-flight data are read before anything that comes.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.model.elements import (
-    MAX_WATERMARK_MS,
-    MIN_TIMESTAMP_MS,
     ArrowBatch,
     Barrier,
     Batch,
@@ -19,8 +16,6 @@ from tidegate.model.elements import (
     Element,
     EndOfPartition,
     RowBatch,
-    Watermark,
-    WatermarkStatus,
 )
 from tidegate.transport.debloat import Backlog
 
@@ -28,10 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from tidegate.model.ids import ChannelId, CheckpointId
-    from tidegate.slot.channels.ends import Producer
 
-_NAMED_MAX: Final = 4
-"""Channels that are named when they hold back event time."""
+
+class Producer(Protocol):
+    """The sending end of a channel, in this slot or in another."""
+
+    def grant(self) -> None: ...
+
+    def resize(self, rows: int) -> None: ...
 
 
 class InputChannel:
@@ -174,7 +173,7 @@ class Gate:
             channel.took_batch()
         return channel, element
 
-    def poll_barrier(self) -> tuple[InputChannel, Element] | None:
+    def poll_barrier(self) -> tuple[ChannelId, Element] | None:
         """The next element of the first channel where that is a barrier, or takes one back."""
         if self._restored:
             return None
@@ -182,7 +181,9 @@ class Gate:
             if not channel.blocked and isinstance(channel.queue[0], Barrier | CancelBarrier):
                 self._ready.remove(channel)
                 self._ready.appendleft(channel)
-                return self.poll(1)
+                found = self.poll(1)
+                assert found is not None, "a channel is ready"
+                return channel.id, found[1]
         return None
 
     def restore(self, data: Collection[tuple[ChannelId, Batch]]) -> None:
@@ -244,93 +245,41 @@ class Gate:
             self._reader.ready()
 
 
-class WatermarkValve:
-    """Event time over several channels: the least of those that are not idle.
+class ProcessedBytes:
+    """Bytes read from the first barrier of each checkpoint on.
 
-    Source: Flink, StatusWatermarkValve. A channel that has become idle is passed over, one that is
-    active again holds event time back only once it has caught up.
+    A row counts with the mean size that the rows of its edge have had on the wire so far, for rows
+    are not encoded again to be measured; where all of an edge stays within slots nothing ever
+    was, and its rows count nothing. An Arrow batch counts with the memory of its columns.
     """
 
-    def __init__(self, channels: Collection[ChannelId]) -> None:
-        self._watermarks = dict.fromkeys(channels, MIN_TIMESTAMP_MS)
-        self._idle: set[ChannelId] = set()
-        self._behind: set[ChannelId] = set()
-        self._current = MIN_TIMESTAMP_MS
-        self._said_idle = False
+    def __init__(self, channels: Collection[InputChannel]) -> None:
+        self._channels = channels
+        self._begun: dict[CheckpointId, list[tuple[int, int]]] = {}
 
-    @property
-    def current_ms(self) -> int:
-        return self._current
+    def begin(self, checkpoint: CheckpointId) -> None:
+        """Its first barrier came; later calls have no effect."""
+        if checkpoint not in self._begun:
+            read = [(channel.rows_read, channel.arrow_bytes_read) for channel in self._channels]
+            self._begun[checkpoint] = read
 
-    @property
-    def furthest_ms(self) -> int:
-        """The event time of the input that has come furthest and has not ended."""
-        going_on = (ms for ms in self._watermarks.values() if ms < MAX_WATERMARK_MS)
-        return max(going_on, default=self._current)
+    def of(self, checkpoint: CheckpointId) -> int:
+        """Bytes read since its first barrier; 0 if all came at once."""
+        begun = self._begun.get(checkpoint)
+        if begun is None:
+            return 0
+        rows, came = Counter[int](), Counter[int]()
+        for channel in self._channels:
+            rows[channel.id.edge] += channel.rows_came
+            came[channel.id.edge] += channel.bytes_came
+        read = 0.0
+        for channel, (rows_then, arrow_then) in zip(self._channels, begun, strict=True):
+            edge = channel.id.edge
+            row_bytes = came[edge] / rows[edge] if rows[edge] else 0.0
+            read += (channel.rows_read - rows_then) * row_bytes
+            read += channel.arrow_bytes_read - arrow_then
+        return round(read)
 
-    @property
-    def held_by(self) -> tuple[ChannelId, ...]:
-        """The first channels that others are ahead of; none where none is."""
-        counted = [
-            channel
-            for channel in self._watermarks
-            if channel not in self._idle and channel not in self._behind
-        ]
-        least = min((self._watermarks[channel] for channel in counted), default=self._current)
-        if least >= self.furthest_ms:
-            return ()
-        held = (channel for channel in counted if self._watermarks[channel] == least)
-        return tuple(islice(held, _NAMED_MAX))
-
-    def watermark(self, channel: ChannelId, ms: int) -> Watermark | None:
-        """A watermark has come; the new one over all channels, where that has advanced."""
-        if channel in self._idle or ms <= self._watermarks[channel]:
-            return None
-        self._watermarks[channel] = ms
-        if channel in self._behind and ms >= self._current:
-            self._behind.discard(channel)
-        return self._advance()
-
-    def status(self, channel: ChannelId, idle: bool) -> list[Watermark | WatermarkStatus]:
-        """A channel has become idle or active; what is to be passed on, in order."""
-        if idle == (channel in self._idle):
-            return []
-        if idle:
-            self._idle.add(channel)
-            self._behind.discard(channel)
-            if len(self._idle) < len(self._watermarks):
-                advanced = self._advance()
-                return [advanced] if advanced else []
-            return self._all_idle(self._watermarks[channel] == self._current)
-        self._idle.discard(channel)
-        if self._watermarks[channel] < self._current:
-            self._behind.add(channel)
-        if self._said_idle:
-            self._said_idle = False
-            return [WatermarkStatus(idle=False)]
-        return []
-
-    def _all_idle(self, led: bool) -> list[Watermark | WatermarkStatus]:
-        """led: the last channel to become idle was the one that held event time back."""
-        self._said_idle = True
-        highest = max(self._watermarks.values())
-        out: list[Watermark | WatermarkStatus] = []
-        if led and highest > self._current:
-            self._current = highest
-            out.append(Watermark(highest))
-        out.append(WatermarkStatus(idle=True))
-        return out
-
-    def _advance(self) -> Watermark | None:
-        counted = [
-            ms
-            for channel, ms in self._watermarks.items()
-            if channel not in self._idle and channel not in self._behind
-        ]
-        if not counted:
-            return None
-        least = min(counted)
-        if least <= self._current:
-            return None
-        self._current = least
-        return Watermark(least)
+    def end(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was cut or aborted; older ones are dropped too."""
+        self._begun = {known: read for known, read in self._begun.items() if known > checkpoint}

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from tidegate.model.elements import Element
-    from tidegate.slot.channels.ends import Consumer, Producer
-    from tidegate.slot.channels.gate import Gate, InputChannel
-    from tidegate.slot.channels.output import ChannelOutput
+    from tidegate.slot.channels.gate import Gate, InputChannel, Producer
+    from tidegate.slot.channels.output import ChannelOutput, Consumer
     from tidegate.transport.wire import Network, Wire
 
 ChannelKey = tuple[ChannelId, int, Epoch]
@@ -147,14 +146,12 @@ class Links:
             self._outputs.pop(key, None)
 
     def to_consumer(self, execution: ExecutionId, channel: ChannelId, slot: SlotId) -> Consumer:
-        """The reading end of a channel, in this slot or in another one."""
         if slot == self._slot:
             return _NearConsumer(self._inputs, _key(channel, execution))
         header = _frame(FrameKind.ELEMENT, execution, channel)
         return _FarConsumer(self._wires, slot, header)
 
     def to_producer(self, execution: ExecutionId, channel: ChannelId, slot: SlotId) -> Producer:
-        """The sending end of a channel, in this slot or in another one."""
         if slot == self._slot:
             return _NearProducer(self._outputs, _key(channel, execution))
         credit = _frame(FrameKind.CREDIT, execution, channel, 1)

@@ -1,29 +1,80 @@
-"""The outputs of a subtask: rows gathered by channel, routed by each edge's partitioner."""
+"""The sending ends of a subtask's channels: rows gathered by channel, and credit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-import numpy as np
-
-from tidegate.api.rows.batches import copied, take
-from tidegate.api.rows.keys import keys_of_rows
-from tidegate.errors import GraphError
-from tidegate.model.elements import ArrowBatch, BarrierAnnouncement, RowBatch
-from tidegate.model.topology import Partitioner
+from tidegate.api.pieces import Portion
+from tidegate.model.elements import BarrierAnnouncement, RowBatch
 from tidegate.transport.credit import CreditedSender, credit_for
-from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from tidegate.api.operator import KeyBy, OutputPlan
-    from tidegate.model.chance import Chance
-    from tidegate.model.elements import Barrier, Batch, Element, Mark
+    from tidegate.clock import Clock
+    from tidegate.model.elements import ArrowBatch, Barrier, Batch, Element, Mark
     from tidegate.model.ids import ChannelId, CheckpointId
     from tidegate.model.settings import SlotSettings
-    from tidegate.slot.channels.ends import Consumer
-    from tidegate.slot.channels.room import Room
+
+
+class Consumer(Protocol):
+    """The reading end of a channel, in this slot or in another."""
+
+    def send(self, element: Element) -> None:
+        """Hand an element over; the sender has seen to it that there is credit."""
+        ...
+
+
+class Room:
+    """Knows if the outputs of a subtask take more.
+
+    waiting: its channels that wait for credit. overdraft: what is under way may go on all the
+    same, so that the subtask comes to a point where it can be cut. clock: measures how long
+    channels wait; None if nobody asks.
+    """
+
+    __slots__ = ("_clock", "_portions", "_since_s", "_waited_s", "overdraft", "waiting")
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self._portions: list[Portion] = []
+        self._waited_s = self._since_s = 0.0
+        self.waiting = 0
+        self.overdraft = False
+
+    @property
+    def is_free(self) -> bool:
+        return self.waiting == 0 or self.overdraft
+
+    @property
+    def waited_s(self) -> float:
+        """How long at least one channel has waited for credit, in all."""
+        now_s = self._now_s()
+        return self._waited_s + (now_s - self._since_s if self.waiting else 0.0)
+
+    def portion(self) -> Portion:
+        """A new learner of how many rows to give at once to the channels of the subtask."""
+        portion = Portion()
+        self._portions.append(portion)
+        return portion
+
+    def crowded(self, channel: ChannelId, batches: float) -> None:
+        """More batches have to wait in a channel."""
+        for portion in self._portions:
+            portion.crowded(channel, batches)
+
+    def begin_wait(self) -> None:
+        if not self.waiting:
+            self._since_s = self._now_s()
+        self.waiting += 1
+
+    def end_wait(self) -> None:
+        self.waiting -= 1
+        if not self.waiting:
+            self._waited_s += self._now_s() - self._since_s
+
+    def _now_s(self) -> float:
+        return 0.0 if self._clock is None else self._clock.precise_s()
 
 
 class ChannelOutput:
@@ -188,203 +239,3 @@ class Outputs:
     @property
     def has_sent(self) -> bool:
         return self.room.waiting == 0
-
-
-class Route(Protocol):
-    """Spreads the output of one edge over its channels."""
-
-    def batch(self, batch: Batch, now_ms: int) -> None: ...
-
-
-class _Broadcast:
-    """Every channel gets every row; also the way of an edge with one channel."""
-
-    def __init__(self, channels: Sequence[ChannelOutput], *, share: bool) -> None:
-        self._channels = channels
-        self._share = share
-
-    def batch(self, batch: Batch, now_ms: int) -> None:
-        last = len(self._channels) - 1
-        for index, channel in enumerate(self._channels):
-            own = batch if index == last or self._share else copied(batch)
-            if isinstance(own, RowBatch):
-                channel.rows(own, now_ms)
-            else:
-                channel.arrow(own)
-
-
-class _RoundRobin:
-    """Rows are dealt out one by one, Arrow batches one by one.
-
-    first: the channel that begins; a draw between batches where ``shuffled``.
-    """
-
-    def __init__(
-        self, channels: Sequence[ChannelOutput], first: int, draw: Callable[[], int] | None
-    ) -> None:
-        self._channels = channels
-        self._next = first % len(channels)
-        self._draw = draw
-
-    def batch(self, batch: Batch, now_ms: int) -> None:
-        channels, count = self._channels, len(self._channels)
-        if self._draw is not None:
-            self._next = self._draw() % count
-        if isinstance(batch, ArrowBatch):
-            channels[self._next].arrow(batch)
-            self._next = (self._next + 1) % count
-            return
-        for offset in range(min(count, len(batch))):
-            times = batch.timestamps_ms
-            part = RowBatch(
-                batch.values[offset::count], None if times is None else times[offset::count]
-            )
-            channels[(self._next + offset) % count].rows(part, now_ms)
-        self._next = (self._next + len(batch)) % count
-
-
-class _Custom:
-    """The user's partitioner chooses the channel of each row."""
-
-    def __init__(
-        self,
-        channels: Sequence[ChannelOutput],
-        key: KeyBy,
-        partition: Callable[[object, int], int],
-        where: str,
-    ) -> None:
-        self._channels = channels
-        self._key = key
-        self._partition = partition
-        self._where = where
-
-    def batch(self, batch: Batch, now_ms: int) -> None:
-        rows = batch if isinstance(batch, RowBatch) else _rows_of(batch)
-        count = len(self._channels)
-        keys = keys_of_rows(rows.values, self._key, self._where)
-        targets = np.array([self._partition(key, count) for key in keys], np.int64)
-        wrong = np.nonzero((targets < 0) | (targets >= count))[0]
-        if len(wrong):
-            raise GraphError(
-                f"the partitioner chose {targets[wrong[0]]} of {count} partitions",
-                where=self._where,
-                remedy="Return a number from 0 to num_partitions - 1.",
-            )
-        spread(rows, targets, self._channels, now_ms)
-
-
-def _rows_of(batch: ArrowBatch) -> RowBatch:
-    times = batch.timestamps_ms
-    return RowBatch(batch.batch.to_pylist(), None if times is None else times.tolist())
-
-
-class _Hash:
-    """Each row goes to the subtask that holds its key group."""
-
-    def __init__(
-        self,
-        channels: Sequence[ChannelOutput],
-        key: KeyBy,
-        max_parallelism: int,
-        where: str,
-    ) -> None:
-        self._channels = channels
-        self._key = key
-        self._where = where
-        self._hasher = KeyHasher(key.key_type, max_parallelism, where=where)
-        # A look-up costs a nanosecond a row, the division that it stands for several.
-        self._target_of_group = subtasks_of(
-            np.arange(max_parallelism, dtype=np.int16), len(channels), max_parallelism
-        )
-
-    def batch(self, batch: Batch, now_ms: int) -> None:
-        if isinstance(batch, ArrowBatch):
-            self._arrow(batch)
-        else:
-            self._rows(batch, now_ms)
-
-    def _rows(self, batch: RowBatch, now_ms: int) -> None:
-        selected = keys_of_rows(batch.values, self._key, self._where)
-        keys, groups = self._hasher.keyed(selected)
-        keyed = RowBatch(batch.values, batch.timestamps_ms, list(keys), groups.tolist())
-        count = len(self._channels)
-        if count == 1:
-            self._channels[0].rows(keyed, now_ms)
-            return
-        spread(keyed, self._target_of_group[groups], self._channels, now_ms)
-
-    def _arrow(self, batch: ArrowBatch) -> None:
-        column = self._key.column
-        if column is None:
-            raise GraphError(
-                "Arrow batches reach a key_by that was given a function",
-                where=self._where,
-                remedy="Key Arrow batches by a column's name.",
-            )
-        position = batch.batch.schema.get_field_index(column)
-        if position < 0:
-            raise GraphError(
-                f"there is no column '{column}'; there are {', '.join(batch.batch.schema.names)}",
-                where=self._where,
-                remedy="Give key_by the name of a column of the batches that reach it.",
-            )
-        groups = self._hasher.key_groups_of_column(batch.batch.column(position))
-        count = len(self._channels)
-        if count == 1:
-            self._channels[0].arrow(ArrowBatch(batch.batch, batch.timestamps_ms, column, groups))
-            return
-        targets = self._target_of_group[groups]
-        for index, channel in enumerate(self._channels):
-            rows = np.flatnonzero(targets == index)
-            if not len(rows):
-                continue
-            times = batch.timestamps_ms
-            channel.arrow(
-                ArrowBatch(
-                    batch.batch.take(rows),
-                    None if times is None else times[rows],
-                    column,
-                    groups[rows],
-                )
-            )
-
-
-def make_route(
-    plan: OutputPlan,
-    partitioner: Partitioner,
-    channels: Sequence[ChannelOutput],
-    *,
-    max_parallelism: int,
-    subtask: int,
-    share: bool,
-    chance: Chance,
-    where: str,
-) -> Route:
-    """The way in which an edge spreads its rows. share: whether values need no copies."""
-    match partitioner:
-        case Partitioner.HASH:
-            assert plan.key is not None, "a keyed edge has a key"
-            return _Hash(channels, plan.key, max_parallelism, where)
-        case Partitioner.CUSTOM:
-            assert plan.partition is not None and plan.key is not None, "checked by graph"
-            return _Custom(channels, plan.key, plan.partition, where)
-        case Partitioner.BROADCAST:
-            return _Broadcast(channels, share=share)
-        case Partitioner.REBALANCE if len(channels) > 1:
-            return _RoundRobin(channels, subtask, None)
-        case Partitioner.SHUFFLE if len(channels) > 1:
-            return _RoundRobin(channels, 0, chance.bits64)
-        case Partitioner.RESCALE if len(channels) > 1:
-            return _RoundRobin(channels, 0, None)
-        case _:
-            return _Broadcast(channels[:1], share=share)
-
-
-def spread(
-    rows: RowBatch, targets: np.ndarray, channels: Sequence[ChannelOutput], now_ms: int
-) -> None:
-    """Give each row to the channel that ``targets`` (shape (rows,)) names, in order."""
-    for index, channel in enumerate(channels):
-        chosen = np.nonzero(targets == index)[0]
-        if len(chosen):
-            channel.rows(take(rows, chosen.tolist()), now_ms)

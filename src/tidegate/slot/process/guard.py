@@ -15,16 +15,16 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import select
 import signal
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import SlotLost
-from tidegate.model.control import Cancel, Pulse, PulseHeard, Refused, SlotLeaving
-from tidegate.slot.process.stacks import long_call
+from tidegate.model.control import Cancel, LongCall, Pulse, PulseHeard, Refused, SlotLeaving
 from tidegate.transport.blocking import READ_BYTES, Frames, framed
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.clock import Clock
-    from tidegate.model.control import LongCall
     from tidegate.model.ids import ExecutionId, SlotId, SubtaskId
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.process.pulse import PulseLink
@@ -51,6 +50,10 @@ CLOSE_LIMIT_MS: Final = 10_000
 
 LOOK_MS: Final = 200
 """How often the guard looks after its slot, at least."""
+
+
+_LINE: Final = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
+_OURS: Final = re.compile(r"[/\\\\]tidegate[/\\\\][^/\\\\]+[/\\\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +75,6 @@ class Cancelling:
     interrupt_ms: int | None
 
 
-class Stoppable(Protocol):
-    """The driver's process, as a guard sees it."""
-
-    @property
-    def stopped(self) -> bool: ...
-
-
-class Guarded(Protocol):
-    """The slot's process, as its guard sees it."""
-
-    @property
-    def gone(self) -> bool: ...
-
-    @property
-    def stopped(self) -> bool:
-        """True if the system does not let it run, as after SIGSTOP."""
-        ...
-
-    def signal(self, number: int) -> None: ...
-
-
 class Heart:
     """Makes the heartbeats of a slot from the last one that the slot has given.
 
@@ -100,7 +82,7 @@ class Heart:
     """
 
     def __init__(
-        self, first: Pulse, now_ms: int, process: Guarded, stacks: int, pulse_ms: int
+        self, first: Pulse, now_ms: int, process: ParentProcess, stacks: int, pulse_ms: int
     ) -> None:
         self._pulse, self._pulsed_ms = first, now_ms
         self._process = process
@@ -126,7 +108,6 @@ class Heart:
         return replace(self._pulse, batch_age_ms=age_ms, long_call=self._long_call)
 
     def _look_at_stack(self, age_ms: int) -> None:
-        """Requests the stack of a long call, for the next heartbeat."""
         if age_ms < LONG_CALL_MS:
             self._asked, self._long_call = False, None
         elif not self._asked:
@@ -138,6 +119,21 @@ class Heart:
                 self._long_call = long_call(dump.decode(errors="replace"))
 
 
+def long_call(dump: str) -> LongCall | None:
+    """The user's part of a stack; None if the slot was in our own code, or no stack came."""
+    users: list[str] = []
+    function = ""
+    for text in dump.splitlines():
+        line = _LINE.match(text)
+        if line is None:
+            continue
+        if _OURS.search(line["file"]):
+            break
+        users.append(text.strip())
+        function = f"{line['name']} ({line['file']}:{line['line']})"
+    return LongCall(function, "\n".join(users)) if users else None
+
+
 class Lease:
     """Knows for how long the driver has given no sign of life.
 
@@ -145,7 +141,7 @@ class Lease:
     call in C may keep it from an answer.
     """
 
-    def __init__(self, lease_ms: int, driver: Stoppable | None) -> None:
+    def __init__(self, lease_ms: int, driver: DriverProcess | None) -> None:
         self._lease_ms = lease_ms
         self._driver = driver
         self._silent_ms = 0
@@ -172,7 +168,7 @@ class Lease:
 class Pressing:
     """Breaks off calls of subtasks that were cancelled, and knows when that is of no use."""
 
-    def __init__(self, process: Guarded, settings: SlotSettings) -> None:
+    def __init__(self, process: ParentProcess, settings: SlotSettings) -> None:
         self._process = process
         self._settings = settings
         self._cancelling: dict[ExecutionId, Cancelling] = {}
@@ -230,7 +226,7 @@ class Guard:
         self,
         slot: socket.socket,
         link: PulseLink,
-        process: Guarded,
+        process: ParentProcess,
         heart: Heart,
         lease: Lease,
         settings: SlotSettings,
@@ -361,6 +357,7 @@ class ParentProcess:
 
     @property
     def stopped(self) -> bool:
+        """True if the system does not let it run, as after SIGSTOP."""
         return _is_stopped(self._pid)
 
     def signal(self, number: int) -> None:

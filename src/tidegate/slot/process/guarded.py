@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tidegate.model.control import Pulse
     from tidegate.model.ids import ExecutionId
     from tidegate.model.settings import SlotSettings
+    from tidegate.slot.loop.calls import Calls
     from tidegate.slot.process.pulse import PulseLink
-    from tidegate.slot.slot import Slot
 
 SEND_TIMEOUT_S: Final = 5.0
 
@@ -78,13 +78,13 @@ class GuardProcess:
         self._channel.settimeout(SEND_TIMEOUT_S)
         self._thread: threading.Thread | None = None
 
-    def watch(self, slot: Slot) -> None:
-        """Feed the guard from now on, and break off calls as it says."""
-        slot.calls.watched_by(lambda execution, over: self._send(SubtaskOver(execution, over)))
+    def watch(self, calls: Calls, pulse: Callable[[], Pulse]) -> None:
+        """Feed the guard from now on, and break off calls as it says. pulse: of the slot."""
+        calls.watched_by(lambda execution, over: self._send(SubtaskOver(execution, over)))
         if self._interrupts:
-            signal.signal(INTERRUPT, lambda number, frame: self._interrupted(slot, frame))
+            signal.signal(INTERRUPT, lambda number, frame: self._interrupted(calls, frame))
         self._thread = threading.Thread(
-            target=self._feed, args=(slot,), name="tidegate-pulse", daemon=True
+            target=self._feed, args=(pulse,), name="tidegate-pulse", daemon=True
         )
         self._thread.start()
 
@@ -103,14 +103,14 @@ class GuardProcess:
         self._channel.close()
         self._reader.close()
 
-    def _feed(self, slot: Slot) -> None:
+    def _feed(self, pulse: Callable[[], Pulse]) -> None:
         while not self._stopped.wait(self._every_s):
             if os.getppid() != self._parent:
                 self._give_up("the process that started this slot is gone")
                 return
             # Where the loop changes what is being read, the guard repeats what it knows.
             with contextlib.suppress(RuntimeError):
-                self._send(slot.pulse)
+                self._send(pulse())
 
     def _send(self, message: Pulse | SubtaskOver) -> None:
         frame = framed(pickle.dumps(message, protocol=5))
@@ -121,13 +121,13 @@ class GuardProcess:
             if not self._stopped.is_set():
                 self._give_up(f"its guard does not answer: {error}")
 
-    def _interrupted(self, slot: Slot, frame: FrameType | None) -> None:
+    def _interrupted(self, calls: Calls, frame: FrameType | None) -> None:
         try:
             data = self._reader.recv(READ_BYTES)
         except OSError:
             data = b""
         cancelled = [cast("ExecutionId", pickle.loads(each)) for each in self._frames.feed(data)]
-        slot.calls.interrupt(cancelled, frame)
+        calls.interrupt(cancelled, frame)
 
 
 def fork() -> int:

@@ -6,13 +6,12 @@ import pickle
 from typing import TYPE_CHECKING
 
 from tidegate.errors import PeerLost
-from tidegate.transport.blocking import BlockingLink
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from tidegate.model.keys import Keys
+    from tidegate.transport.blocking import BlockingLink
 
 PULSE_PREFIX = "pulse:"
 """The name of a pulse link begins with this; the slot's id follows."""
@@ -21,30 +20,11 @@ PULSE_PREFIX = "pulse:"
 class PulseLink:
     """Dials the driver when there is something to send, and again after the link broke.
 
-    nonce: sixteen random bytes. timeout_s: of each step. lease_ms: as long may sent bytes stay
-    unacknowledged. keys, sealed: as in the slot's invitation.
+    dial: makes a link to the driver, under a name that begins with `PULSE_PREFIX`.
     """
 
-    def __init__(
-        self,
-        *,
-        driver: str,
-        secret: bytes,
-        name: str,
-        nonce: Callable[[], bytes],
-        timeout_s: float,
-        lease_ms: int,
-        keys: Keys | None = None,
-        sealed: bool = False,
-    ) -> None:
-        self._driver = driver
-        self._secret = secret
-        self._name = f"{PULSE_PREFIX}{name}"
-        self._nonce = nonce
-        self._timeout_s = timeout_s
-        self._lease_ms = lease_ms
-        self._keys = keys
-        self._sealed = sealed
+    def __init__(self, dial: Callable[[], BlockingLink]) -> None:
+        self._dial = dial
         self._link: BlockingLink | None = None
 
     @property
@@ -55,7 +35,7 @@ class PulseLink:
     def send(self, frame: bytes) -> bool:
         """Sends a frame; False if the driver was not reached."""
         try:
-            link = self._link = self._link or self._connect()
+            link = self._link = self._link or self._dial()
             link.send(frame)
         except (OSError, PeerLost):
             self.close()
@@ -76,15 +56,3 @@ class PulseLink:
         if self._link is not None:
             self._link.close()
             self._link = None
-
-    def _connect(self) -> BlockingLink:
-        return BlockingLink(
-            self._driver,
-            secret=self._secret,
-            name=self._name,
-            nonce=self._nonce(),
-            timeout_s=self._timeout_s,
-            lease_ms=self._lease_ms,
-            keys=self._keys,
-            sealed=self._sealed,
-        )

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import SystemClock
@@ -23,13 +24,14 @@ from tidegate.model.descriptors import make_room
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import put_in_place, uninstall
-from tidegate.slot.loop.threads import short_switches
+from tidegate.slot.driver_link import Printing
+from tidegate.slot.loop.beside import short_switches
 from tidegate.slot.process.guarded import GuardProcess
-from tidegate.slot.process.printing import Printing
-from tidegate.slot.process.pulse import PulseLink
+from tidegate.slot.process.pulse import PULSE_PREFIX, PulseLink
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World
 from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.transport.blocking import BlockingLink
 from tidegate.transport.tcp import TcpNetwork, loop_factory
 
 if TYPE_CHECKING:
@@ -62,17 +64,20 @@ def serve(invitation: SlotInvitation) -> str:
     host = invitation.host or address_towards(invitation.driver)
     settings = invitation.settings
     slot_id = SlotId(f"{host}-{os.getpid()}-{chance.bits64():016x}")
-    link = PulseLink(
-        driver=invitation.driver,
+    dial = partial(
+        BlockingLink,
+        invitation.driver,
         secret=invitation.secret,
-        name=slot_id,
+        name=f"{PULSE_PREFIX}{slot_id}",
         nonce=lambda: secrets.token_bytes(16),
         timeout_s=settings.pulse_ms / 1000 + 2,
         lease_ms=settings.lease_ms,
         keys=invitation.keys,
         sealed=invitation.sealed,
     )
-    guard = GuardProcess(link, invitation.driver_process, Pulse(slot_id), settings, _exit_at_once)
+    guard = GuardProcess(
+        PulseLink(dial), invitation.driver_process, Pulse(slot_id), settings, _exit_at_once
+    )
     if invitation.pyflink:
         put_in_place()
     try:
@@ -193,7 +198,7 @@ async def _serve(
         owns_process=True,
     )
     slot = Slot(slot_id, world, printing, pid=os.getpid(), host=socket.gethostname())
-    guard.watch(slot)
+    guard.watch(slot.calls, slot.pulse)
     telling = asyncio.ensure_future(_tell_printed(slot))
     try:
         return await slot.run(invitation.driver, versions=versions(), request=invitation.request)

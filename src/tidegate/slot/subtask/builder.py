@@ -1,7 +1,6 @@
 """From a `Deploy` to a subtask, in the order in which a row passes its parts.
 
-gate → head of the chain … its tail → routes → outputs; then what watches over them: the end,
-checkpoints, the input, turns. Nothing is restored or opened yet.
+gate → head of the chain … its tail → routes → outputs. Nothing is restored or opened yet.
 """
 
 from __future__ import annotations
@@ -13,18 +12,12 @@ from tidegate.api import ship
 from tidegate.api.operator import KeyCell, SourceOperator, VertexPlan
 from tidegate.api.rows.conversion import output_conversions
 from tidegate.checkpoint.channel_state.file_format import InputChannelInfo, ResultSubpartitionInfo
-from tidegate.slot.channels.asked_size import AskedSize
-from tidegate.slot.channels.debloat import Debloater
 from tidegate.slot.channels.gate import Gate, InputChannel
-from tidegate.slot.channels.output import ChannelOutput, Outputs, make_route
-from tidegate.slot.channels.room import Room
+from tidegate.slot.channels.output import ChannelOutput, Outputs, Room
+from tidegate.slot.channels.routes import WayOut, make_route
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
-from tidegate.slot.subtask.checkpointing import Checkpointing
 from tidegate.slot.subtask.context import context_of
-from tidegate.slot.subtask.ending import Ending
-from tidegate.slot.subtask.input import Input
-from tidegate.slot.subtask.pace import Turn
 from tidegate.slot.subtask.subtask import Subtask
 from tidegate.slot.subtask.turns import Turns
 from tidegate.state.backend import OperatorBackend
@@ -35,47 +28,21 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import OutputPlan
     from tidegate.checkpoint.channel_state.file_format import ChannelInfo
+    from tidegate.model.deployment import Deployment
     from tidegate.model.ids import ChannelId
-    from tidegate.model.topology import OperatorInfo
-    from tidegate.slot.subtask.deployment import Deployment
     from tidegate.slot.subtask.host import Host
-    from tidegate.slot.subtask.operator_host import OperatorHost
-    from tidegate.typeinfo.types import TypeInformation
 
 
 class States(Protocol):
     """Makes the state of operators."""
 
-    def backend(
-        self,
-        deployment: Deployment,
-        host: Host,
-        info: OperatorInfo,
-        key_type: TypeInformation | None,
-    ) -> OperatorBackend: ...
+    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend: ...
 
 
 class StatesInMemory:
     """Keeps all state in memory, and snapshots whole, as a harness does."""
 
-    def backend(
-        self,
-        deployment: Deployment,
-        host: OperatorHost,
-        info: OperatorInfo,
-        key_type: TypeInformation | None,
-    ) -> OperatorBackend:
-        scope = StateScope(
-            info.id,
-            deployment.key_groups,
-            deployment.vertex.max_parallelism,
-            host.clock,
-            KeyCell(),
-            key_type=key_type,
-            name=info.name,
-            uid=info.uid,
-        )
-        return OperatorBackend(scope)
+    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend:
         return OperatorBackend(scope)
 
 
@@ -93,7 +60,7 @@ def load(deployment: Deployment) -> VertexPlan:
 
 
 def build(plan: VertexPlan, deployment: Deployment, host: Host, states: States) -> Subtask:
-    room, pace = Room(host.clock), Turn(host.clock)
+    room, turns = Room(host.clock), Turns(host.clock)
     gate = Gate(
         [
             InputChannel(
@@ -105,34 +72,36 @@ def build(plan: VertexPlan, deployment: Deployment, host: Host, states: States) 
         ],
         host,
     )
-    chain = _chain(plan, deployment, host, states, room, pace)
+    chain = _chain(plan, deployment, host, states, room, turns)
     outputs = Outputs(_outputs(plan, deployment, host, chain, room), room)
-    ending = Ending(deployment, chain, gate, outputs)
     places = _in_flight_places(deployment, host)
-    checkpointing = Checkpointing(deployment, host, gate, chain, outputs, ending, places)
-    slot = deployment.settings.slot
-    asked = AskedSize(slot, gate)
-    input = Input(deployment, host.clock, gate, asked, chain, room, checkpointing, ending)
-    debloater = None
-    if slot.debloat is not None and gate.channels:
-        debloater = Debloater(slot.debloat, slot.rows, gate, asked)
-    turns = Turns(pace, chain, host.clock, slot, debloater)
-    return Subtask(deployment, host, chain, outputs, checkpointing, turns, ending, input)
+    return Subtask(deployment, host, gate, chain, outputs, turns, places)
 
 
 def _chain(
-    plan: VertexPlan, deployment: Deployment, host: Host, states: States, room: Room, pace: Turn
+    plan: VertexPlan, deployment: Deployment, host: Host, states: States, room: Room, turns: Turns
 ) -> Chain:
     infos = deployment.vertex.operators
     finished, share = deployment.deploy.finished, deployment.settings.slot.object_reuse
     operators = [_PassThrough() for _ in infos] if finished else plan.operators
     made: list[ChainedOperator] = []
     for info, operator in zip(infos, operators, strict=True):
-        backend = states.backend(deployment, host, info, operator.key_type)
+        scope = StateScope(
+            info.id,
+            deployment.key_groups,
+            deployment.vertex.max_parallelism,
+            host.clock,
+            KeyCell(),
+            operator.key_type,
+            info.name,
+            info.uid,
+            deployment.settings.checkpoints.snapshot_compression,
+        )
+        backend = states.backend(scope, deployment, host)
         context = context_of(info, deployment, host, backend)
         convert = output_conversions(operator, info.name)
         out = ChainOutput(room, host.clock, share=share, convert=convert)
-        made.append(ChainedOperator(operator, context, backend, out, pace, host))
+        made.append(ChainedOperator(operator, context, backend, out, turns, host))
     for index, info in enumerate(infos):
         if info.upstream is not None:
             tag = plan.side_tags[index] if plan.side_tags else None
@@ -182,7 +151,8 @@ def _add_route(
         chance=host.chance,
         where=f"the edge from '{source.name}' to '{target.name}'",
     )
-    chain.operators[edge.operator].out.add_route(route, channels, edge.tag)
+    out = chain.operators[edge.operator].out
+    out.add_way_out(WayOut(route, host.clock), channels, edge.tag)
 
 
 def _in_flight_places(deployment: Deployment, host: Host) -> InFlightPlaces:

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.model.elements import Batch
     from tidegate.model.settings import SlotSettings
-    from tidegate.slot.channels.output import ChannelOutput, Route
-    from tidegate.slot.channels.room import Room
-    from tidegate.slot.subtask.operator_host import OperatorHost
-    from tidegate.slot.subtask.pace import Turn
+    from tidegate.slot.channels.output import ChannelOutput, Room
+    from tidegate.slot.subtask.context import OperatorHost
+    from tidegate.slot.subtask.turns import Turns
     from tidegate.state.backend import OperatorBackend
 
 
@@ -37,19 +36,6 @@ class Taker(Protocol):
     """A consumer of an operator's results: the next operator, or a way out of the subtask."""
 
     def accept(self, batch: Batch) -> None: ...
-
-
-class WayOut:
-    """Leads results over one edge to other subtasks. clock: asked once a batch."""
-
-    __slots__ = ("_clock", "_route")
-
-    def __init__(self, route: Route, clock: Clock) -> None:
-        self._route = route
-        self._clock = clock
-
-    def accept(self, batch: Batch) -> None:
-        self._route.batch(batch, self._clock.monotonic_ms())
 
 
 class ChainOutput:
@@ -69,7 +55,6 @@ class ChainOutput:
     ) -> None:
         self._room = room
         self._portion = room.portion()
-        self._clock = clock
         self._now_s = clock.precise_s
         self._share = share
         self._convert = convert or {}
@@ -87,8 +72,8 @@ class ChainOutput:
         self.takers(tag).append(operator)
         self._next.append(operator)
 
-    def add_route(self, route: Route, channels: Sequence[ChannelOutput], tag: str | None) -> None:
-        self.takers(tag).append(WayOut(route, self._clock))
+    def add_way_out(self, way: Taker, channels: Sequence[ChannelOutput], tag: str | None) -> None:
+        self.takers(tag).append(way)
         self._channels += channels
 
     def takers(self, tag: str | None) -> list[Taker]:
@@ -145,8 +130,8 @@ class ChainOutput:
 class ChainedOperator:
     """One operator of the chain with its state, and its work in progress.
 
-    rows: given to it so far. context: what it sees of the slot. backend: keeps its state. turn:
-    once it is over, nothing more is begun. host: waits for what the steps wait for.
+    rows: given to it so far. context: what it sees of the slot. backend: keeps its state. turns:
+    once the present one is over, nothing more is begun. host: waits for what the steps wait for.
     """
 
     def __init__(
@@ -155,7 +140,7 @@ class ChainedOperator:
         context: OperatorContext,
         backend: OperatorBackend,
         out: ChainOutput,
-        turn: Turn,
+        turns: Turns,
         host: OperatorHost,
     ) -> None:
         self.operator = operator
@@ -163,7 +148,7 @@ class ChainedOperator:
         self.backend = backend
         self.out = out
         self.rows = 0
-        self._turn = turn
+        self._turns = turns
         self._host = host
         self._prepare = backend.before_batch
         self._piece = PieceSize(ROWS_UNBOUNDED, operator.piece_s)
@@ -195,7 +180,7 @@ class ChainedOperator:
     def accept(self, batch: Batch, port: int = 0) -> None:
         self.rows += len(batch)
         is_busy = self._steps is not None or bool(self._queue)
-        if is_busy or len(batch) > self._piece.rows or self._turn.over:
+        if is_busy or len(batch) > self._piece.rows or self._turns.over:
             self._queue.append((batch, port))
             if not is_busy:
                 self.advance()
@@ -203,7 +188,7 @@ class ChainedOperator:
             self._begin(self._process(batch, port))
 
     def accept_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
-        if self._steps is not None or self._queue or self._turn.over:
+        if self._steps is not None or self._queue or self._turns.over:
             self._queue.append((watermark, 0))
         else:
             self._begin(self._taken(watermark, 0))
@@ -221,7 +206,7 @@ class ChainedOperator:
 
     def advance(self) -> None:
         """Go on as long as there is room, time and nothing to wait for, up to a pause."""
-        while self.can_go_on and not self._turn.over:
+        while self.can_go_on and not self._turns.over:
             self._paused = False
             if self._steps is None:
                 self._steps = self._taken(*self._queue.popleft())
@@ -234,7 +219,7 @@ class ChainedOperator:
 
     def _advanced(self, steps: Steps) -> Awaitable[object] | Pause | None:
         """The next yield of the steps; None also where they are exhausted."""
-        began_s = self._turn.now_s()
+        began_s = self._turns.now_s()
         try:
             found = next(steps)
         except StopIteration:
@@ -244,7 +229,7 @@ class ChainedOperator:
         except Exception:
             self._steps = None
             raise
-        self._worked_s += self._turn.now_s() - began_s
+        self._worked_s += self._turns.now_s() - began_s
         return found
 
     def _begin(self, steps: Steps | None) -> None:
@@ -272,19 +257,19 @@ class ChainedOperator:
         """Lets the operator process a batch, and learns from the duration."""
         if self._prepare is not None:
             self._prepare(batch)
-        began_s = self._turn.now_s()
+        began_s = self._turns.now_s()
         self._piece_rows, self._worked_s = len(batch), 0.0
         steps = self.operator.process(batch, port, self.out)
         if steps is None:
             self._end_piece(began_s)
         else:
-            self._worked_s = self._turn.now_s() - began_s
+            self._worked_s = self._turns.now_s() - began_s
         return steps
 
     def _end_piece(self, began_s: float) -> None:
         rows, self._piece_rows = self._piece_rows, 0
         if rows:
-            self._piece.took(rows, self._worked_s + self._turn.now_s() - began_s)
+            self._piece.took(rows, self._worked_s + self._turns.now_s() - began_s)
 
     def _await(self, awaited: Awaitable[object] | None) -> None:
         if awaited is not None:

@@ -2,6 +2,10 @@
 
 What is decided is decided by a machine of `checkpoint.barriers`; this performs its commands. Events
 that must not wait behind rows are urgent: each is a turn of its own, ahead of all other work.
+
+In a cut operators prepare, the barrier leaves, their state is held still. What may not be
+interrupted is done at once. Before that the cut waits, turn by turn, until the operators have
+nothing in progress.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
+from tidegate.api.operator import SnapshotContext
 from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.checkpoint.barriers.protocol import (
     AbortedByDriver,
@@ -28,22 +33,142 @@ from tidegate.checkpoint.barriers.protocol import (
 from tidegate.model.control import CheckpointDeclined
 from tidegate.model.elements import CancelBarrier
 from tidegate.model.failure_reason import FailureReason
+from tidegate.slot.channels.gate import ProcessedBytes
 from tidegate.slot.in_flight import InFlight, OutputTimeout
-from tidegate.slot.subtask.cutting import Cutting, age_ms
-from tidegate.slot.subtask.processed_bytes import ProcessedBytes
+from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from tidegate.clock import Clock
+    from tidegate.model.deployment import Deployment
     from tidegate.model.elements import Barrier
-    from tidegate.model.ids import CheckpointId
+    from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.slot.channels.gate import Gate
     from tidegate.slot.channels.output import Outputs
     from tidegate.slot.in_flight import InFlightPlaces
     from tidegate.slot.subtask.chain import Chain
-    from tidegate.slot.subtask.deployment import Deployment
     from tidegate.slot.subtask.ending import Ending
     from tidegate.slot.subtask.host import Host
+    from tidegate.state.pending import PendingSnapshot
+
+
+class Cutting:
+    """Cuts one subtask, one checkpoint after the other.
+
+    ends: the operators at which in-flight data come in and leave. last: the newest snapshot.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        chain: Chain,
+        outputs: Outputs,
+        ending: Ending,
+        in_flight: InFlight,
+        ends: tuple[OperatorId, OperatorId],
+        processed: ProcessedBytes,
+        clock: Clock,
+    ) -> None:
+        self.last: SubtaskSnapshot | None = None
+        self._deployment = deployment
+        self._chain = chain
+        self._outputs = outputs
+        self._ending = ending
+        self._in_flight = in_flight
+        self._ends = ends
+        self._processed = processed
+        self._clock = clock
+        self._under_way: tuple[Barrier, Iterator[None]] | None = None
+        self._given_up: set[CheckpointId] = set()
+
+    @property
+    def under_way(self) -> bool:
+        """True from `begin` until `go_on` says that the cut is over."""
+        return self._under_way is not None
+
+    @property
+    def can_go_on(self) -> bool:
+        return self._under_way is not None and self._can_cut
+
+    @property
+    def _can_cut(self) -> bool:
+        return self._chain.can_be_cut and not self._ending.comes_first
+
+    def begin(self, barrier: Barrier, alignment_ms: int) -> None:
+        """The barrier has come as it should: cut as soon as that can be."""
+        assert self._under_way is None, "a subtask is cut for one checkpoint at a time"
+        self._under_way = (barrier, self._cut(barrier, alignment_ms))
+
+    def go_on(self) -> Barrier | None:
+        """Go on with the cut; the result is its barrier once the cut is over."""
+        assert self._under_way is not None, "a snapshot is being taken"
+        barrier, steps = self._under_way
+        for _ in steps:
+            return None
+        self._under_way = None
+        return barrier
+
+    def snapshot_of(self, checkpoint: CheckpointId) -> SubtaskSnapshot | None:
+        """The newest snapshot, if it is of that checkpoint: one that was given up has none."""
+        last = self.last
+        return last if last is not None and last.checkpoint == checkpoint else None
+
+    def give_up(self, checkpoint: CheckpointId) -> None:
+        """A checkpoint was given up; one whose cut has not begun is not cut any more."""
+        if self._under_way is not None:
+            self._given_up.add(checkpoint)
+
+    def forget(self) -> None:
+        """Nothing is left to be cut that could have been given up."""
+        self._given_up.clear()
+
+    def _cut(self, barrier: Barrier, alignment_ms: int) -> Iterator[None]:
+        began_s = self._clock.precise_s()
+        delay_ms = max(0, age_ms(self._clock, barrier) - alignment_ms)
+        checkpoint, options = barrier.checkpoint, barrier.options
+        self._outputs.room.overdraft = options.is_unaligned or options.is_timeoutable
+        while not self._can_cut:
+            yield
+        if checkpoint in self._given_up:
+            self._outputs.room.overdraft = False
+            return
+        live = () if self._deployment.deploy.finished else self._chain.operators
+        for each in live:
+            each.operator.before_barrier(checkpoint, each.out)
+            while not self._chain.can_be_cut:
+                yield
+        self._outputs.room.overdraft = False
+        # Nothing is emitted from here to the last snapshot: the barrier stands for this very state.
+        self._in_flight.send(barrier)
+        context = SnapshotContext(checkpoint, barrier.triggered_ms)
+        pieces: list[tuple[OperatorId, PendingSnapshot]] = []
+        durable: list[Awaitable[None]] = []
+        for each in reversed(live):
+            waited = each.operator.snapshot(context)
+            if waited is not None:
+                durable.append(waited)
+            pending = each.backend.snapshot(checkpoint, options)
+            pieces.append((each.context.info.operator, pending))
+        self._ending.cut(checkpoint)
+        self.last = SubtaskSnapshot(
+            barrier,
+            pieces,
+            durable,
+            self._in_flight.result(barrier),
+            self._ends,
+            SnapshotTimes(
+                began_s,
+                self._clock.precise_s(),
+                alignment_ms,
+                delay_ms,
+                self._processed.of(checkpoint),
+            ),
+            part_bytes=self._deployment.settings.slot.part_bytes,
+            after_finish=self._ending.operators_finished,
+        )
+        if not options.is_unaligned:
+            self._processed.end(checkpoint)
 
 
 class Checkpointing:
@@ -185,9 +310,8 @@ class Checkpointing:
                 self._in_flight.persist(checkpoint, channels)
             case FinishPersisting(checkpoint, alignment_ms):
                 self._in_flight.finish_input(checkpoint)
-                last = self._cutting.last
-                if last is not None and last.checkpoint == checkpoint:
-                    last.aligned_in(alignment_ms, self._processed.of(checkpoint))
+                if (snapshot := self._cutting.snapshot_of(checkpoint)) is not None:
+                    snapshot.aligned_in(alignment_ms, self._processed.of(checkpoint))
                 self._processed.end(checkpoint)
             case GiveUp(checkpoint):
                 self._in_flight.give_up(checkpoint, "the subtask has given the checkpoint up")
@@ -204,7 +328,7 @@ class Checkpointing:
         barrier = self._cutting.go_on()
         if barrier is None:
             return
-        snapshot = self._cutting.taken()
+        snapshot = self._cutting.snapshot_of(barrier.checkpoint)
         if snapshot is not None:
             self._hasten_later(barrier)
             self._host.cut(snapshot)
@@ -224,3 +348,7 @@ class Checkpointing:
 
     def _age_ms(self, barrier: Barrier) -> int:
         return age_ms(self._host.clock, barrier)
+
+
+def age_ms(clock: Clock, barrier: Barrier) -> int:
+    return max(0, clock.wall_ms() - barrier.triggered_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.slot.subtask.operator_host import OperatorHost
+from tidegate.slot.subtask.context import OperatorHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointDeclined, ExecutionState
     from tidegate.model.ids import ChannelId, CheckpointId
     from tidegate.slot.channel_state import ChannelStateWriter
-    from tidegate.slot.channels.ends import Consumer, Producer
+    from tidegate.slot.channels.gate import Producer
+    from tidegate.slot.channels.output import Consumer
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
 
 

@@ -13,16 +13,14 @@ from tidegate.model.control import (
     SubtaskChanged,
     ToCoordinator,
 )
+from tidegate.model.deployment import Deployment
 from tidegate.model.failure_reason import FailureReason
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.slot.channel_state import read_in_flight
-from tidegate.slot.failures import as_ours
-from tidegate.slot.loop.tasks import Tasks
-from tidegate.slot.loop.threads import DaemonThreads
-from tidegate.slot.subtask.blocking import BlockingCalls
+from tidegate.slot.driver_link import as_ours
+from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads, Tasks
 from tidegate.slot.subtask.builder import build, load
 from tidegate.slot.subtask.chain import log_failed_close
-from tidegate.slot.subtask.deployment import Deployment
 from tidegate.slot.subtask.materializing import Materializing
 from tidegate.storage.places import CheckpointPlace
 from tidegate.storage.reading import StateReader
@@ -38,12 +36,13 @@ if TYPE_CHECKING:
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
     from tidegate.slot.channel_state import ChannelStateWriter
-    from tidegate.slot.channels.ends import Consumer, Producer
+    from tidegate.slot.channels.gate import Producer
     from tidegate.slot.channels.links import Links
+    from tidegate.slot.channels.output import Consumer
     from tidegate.slot.driver_link import DriverLink
     from tidegate.slot.job import SlotJob
     from tidegate.slot.loop.rounds import Rounds
-    from tidegate.slot.subtask.operator_host import Waiting
+    from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.world import World
 
@@ -294,7 +293,7 @@ class HostedSubtask:
         checkpoint = snapshot.checkpoint
         self._snapshots[checkpoint] = snapshot
         self._rounds.encode(snapshot)
-        call_s, now_s = self.subtask.turns.pace.call_s, self.clock.precise_s()
+        call_s, now_s = self.subtask.turns.call_s, self.clock.precise_s()
         self._rounds.courtesy.cut(self.execution, checkpoint, call_s, now_s)
         self._task(self._finish(snapshot))
 

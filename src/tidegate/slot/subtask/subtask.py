@@ -4,51 +4,55 @@ Everything here runs on the slot's loop, in turns: a turn handles one piece of i
 others have theirs. What may not be interrupted (one call of a function, a snapshot's quick part) is
 one turn. A failure anywhere ends the subtask and reaches the driver.
 
-Its parts have a state of their own, and each is asked in turn for its next piece of work:
+Its parts have a state of their own and do not know each other; what one of them finds is handed
+on here:
 
 - `checkpointing`: barriers, the cut, data that barriers overtake;
-- `turns`: operators that asked for a turn, and how long turns last;
 - `ending`: operators that finish, and what the end waits for;
-- `input`: the gate or the source.
+- `input`: the gate or the source;
+- `turns`: how long turns last.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoint.barriers.protocol import BarrierArrived, CancelArrived, ChannelEnded
 from tidegate.config.warnings import Warn
 from tidegate.model.control import ExecutionState, Remark, RowCounts, SubtaskFigures
-from tidegate.slot.failures import as_ours
+from tidegate.model.elements import Barrier, CancelBarrier, EndOfData, EndOfPartition
+from tidegate.slot.driver_link import as_ours
+from tidegate.slot.subtask.checkpointing import Checkpointing
+from tidegate.slot.subtask.ending import Ending
+from tidegate.slot.subtask.input import Input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tidegate.errors import TidegateError
-    from tidegate.model.elements import Barrier, OperatorEvent
-    from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.model.deployment import Deployment
+    from tidegate.model.elements import Element, OperatorEvent
+    from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
+    from tidegate.slot.channels.gate import Gate
     from tidegate.slot.channels.output import Outputs
+    from tidegate.slot.in_flight import InFlightPlaces
     from tidegate.slot.subtask.chain import Chain
-    from tidegate.slot.subtask.checkpointing import Checkpointing
-    from tidegate.slot.subtask.deployment import Deployment
-    from tidegate.slot.subtask.ending import Ending
     from tidegate.slot.subtask.host import Host
-    from tidegate.slot.subtask.input import Input
     from tidegate.slot.subtask.turns import Turns
 
 
 class Subtask:
-    """A subtask that is restored and waits for `start`."""
+    """A subtask that is restored and waits for `start`. places: where its in-flight data go."""
 
     def __init__(
         self,
         deployment: Deployment,
         host: Host,
+        gate: Gate,
         chain: Chain,
         outputs: Outputs,
-        checkpointing: Checkpointing,
         turns: Turns,
-        ending: Ending,
-        input: Input,
+        places: InFlightPlaces,
     ) -> None:
         self.deployment = deployment
         self.execution = deployment.execution  # asked for several times a turn
@@ -56,11 +60,15 @@ class Subtask:
         self.chain = chain
         self.outputs = outputs
         self.turns = turns
-        self.input = input
-        self.ending = ending
+        self.input = Input(deployment, host.clock, gate, chain, outputs.room)
+        self.ending = Ending(deployment, chain, gate, outputs)
         self._host = host
-        self._checkpointing = checkpointing
+        self._checkpointing = Checkpointing(
+            deployment, host, gate, chain, outputs, self.ending, places
+        )
+        self._sends_early = deployment.settings.slot.buffer_timeout_ms >= 0
         self._started = False
+        self._woken = self._front_woken = False
 
     # --- turns ---
 
@@ -75,18 +83,26 @@ class Subtask:
             return urgent
         if ending.when.stopped:
             # Marks alone may come: nothing enters the operators behind their last snapshot.
-            return self.input.next_element()
+            return self._read_gate if self.input.gate.readable else None
         if chain.can_go_on:
-            return self.input.go_on
-        if self.turns.woken:
-            return self.turns.tell_ready
+            return self._go_on
+        if self._woken:
+            return self._tell_ready
         if not chain.idle:
             return None
-        if self.turns.front_woken:
-            return self.turns.tell_ready
+        if self._front_woken:
+            return self._tell_ready
         if ending.can_go_on:
             return ending.go_on
-        return self.input.next()
+        return self._next_input()
+
+    def _next_input(self) -> Callable[[], None] | None:
+        ending, input = self.ending, self.input
+        if not input.has_room:
+            return None
+        if input.is_source and not ending.operators_finished:
+            return self._poll_source if input.source_ready and not ending.has_begun else None
+        return self._read_gate if input.gate.readable else None
 
     @property
     def runnable(self) -> bool:
@@ -99,16 +115,58 @@ class Subtask:
 
     def turn(self, work: Callable[[], None]) -> None:
         """Do the piece of work that is next. Errors are the subtask's failure."""
-        is_urgent, began_s = self._checkpointing.is_urgent, self.turns.begin()
+        is_urgent, turns = self._checkpointing.is_urgent, self.turns
+        began_s = turns.begin()
         work()
         if self.state is ExecutionState.INITIALIZING:
             self._run_if_recovered()
         if self.ending.may_come:
             self._end_if_it_may()
         idle = self.chain.idle and self.input.is_idle
-        if idle or self.turns.is_long(began_s):
+        if idle or (self._sends_early and turns.is_long):
             self.outputs.flush()
-        self.turns.over(began_s, idle=idle, is_urgent=is_urgent)
+        ended_s = turns.end(is_urgent=is_urgent)
+        if self.input.debloater is not None:
+            self.input.debloater.turned(began_s, ended_s, idle=idle)
+
+    # --- pieces of work ---
+
+    def _tell_ready(self) -> None:
+        """Tell the operators that they are woken, as far as they are not at work."""
+        self._woken = False
+        self._front_woken = not self.chain.ready()
+
+    def _go_on(self) -> None:
+        # A cut may be possible before the work is done, at a pause of an operator: a barrier that
+        # is next is read all the same.
+        if not self._checkpointing.is_cutting:
+            self._act_on(self.input.gate.poll_barrier())
+        self.input.go_on()
+
+    def _poll_source(self) -> None:
+        if self.input.poll_source():
+            self.ending.end_data()
+
+    def _read_gate(self) -> None:
+        self._act_on(self.input.read_gate())
+
+    def _act_on(self, mark: tuple[ChannelId, Element] | None) -> None:
+        """Act on a mark that has come in a channel and is not for the operators."""
+        if mark is None:
+            return
+        channel, element = mark
+        match element:
+            case Barrier():
+                self._checkpointing.happened(BarrierArrived(channel, element))
+            case CancelBarrier(checkpoint):
+                self._checkpointing.happened(CancelArrived(channel, checkpoint))
+            case EndOfData():
+                self.ending.data_ended_on(channel)
+            case EndOfPartition():
+                self.ending.when.channel_ended(channel)
+                self._checkpointing.happened(ChannelEnded(channel))
+            case _:
+                raise AssertionError(f"{type(element).__name__} does not travel in channels")
 
     # --- life ---
 
@@ -122,8 +180,8 @@ class Subtask:
             self.ending.end_data()
             self._end_if_it_may()
         self.input.begin()
-        if self.turns.debloater is not None:
-            self.turns.debloater.begin(self._host, self._host.clock)
+        if self.input.debloater is not None:
+            self.input.debloater.begin(self._host, self._host.clock)
         self._host.ready()
 
     def _run_if_recovered(self) -> None:
@@ -134,7 +192,7 @@ class Subtask:
 
     def wake(self) -> None:
         self.input.wake()
-        self.turns.woken = not self.ending.operators_finished
+        self._woken = not self.ending.operators_finished
         self._host.ready()
 
     def granted(self) -> None:
@@ -219,7 +277,7 @@ class Subtask:
 
     @property
     def figures(self) -> SubtaskFigures:
-        debloater, valve, operators = self.turns.debloater, self.input.valve, self.chain.operators
+        debloater, valve, operators = self.input.debloater, self.input.valve, self.chain.operators
         size = debloater.size if debloater is not None else None
         is_source = self.input.is_source
         return SubtaskFigures(

@@ -1,61 +1,57 @@
-"""The turns of one subtask: who has asked for one, and how long they took."""
+"""The turns of one subtask: one call each, or a few milliseconds of short ones."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
-from tidegate.slot.subtask.pace import LONG_TURN_S
+from tidegate.api.pieces import TURN_S
 
 if TYPE_CHECKING:
     from tidegate.clock import Clock
-    from tidegate.model.settings import SlotSettings
-    from tidegate.slot.channels.debloat import Debloater
-    from tidegate.slot.subtask.chain import Chain
-    from tidegate.slot.subtask.pace import Turn
+
+LONG_TURN_S: Final = 2 * TURN_S
+"""Beside a turn that is longer, the cost of sending its results at once cannot be seen."""
+
+CALL_FADES: Final = 0.9
+"""With each shorter turn, the known duration of a call shrinks to this share of it."""
 
 
 class Turns:
-    """The turns of one subtask: who has asked for one, and how long they took.
+    """Knows if the present turn is over: then operators begin nothing more.
 
-    pace: what operators see of the present turn. debloater: None if nothing is debloated.
+    It is never over where nobody has begun one. call_s: how long a call takes, going by turns.
+    busy_s: how long all of them took.
     """
 
-    def __init__(
-        self,
-        pace: Turn,
-        chain: Chain,
-        clock: Clock,
-        settings: SlotSettings,
-        debloater: Debloater | None,
-    ) -> None:
-        self.pace = pace
-        self.busy_s = 0.0
-        self.woken = self.front_woken = False
-        self.debloater = debloater
-        self._chain = chain
-        self._clock = clock
-        self._sends_early = settings.buffer_timeout_ms >= 0
+    __slots__ = ("_began_s", "_until_s", "busy_s", "call_s", "now_s")
 
-    def tell_ready(self) -> None:
-        """Tell the operators that they are woken, as far as they are not at work."""
-        self.woken = False
-        self.front_woken = not self._chain.ready()
+    def __init__(self, clock: Clock) -> None:
+        self.now_s = clock.precise_s
+        self._began_s, self._until_s = 0.0, math.inf
+        self.busy_s = self.call_s = 0.0
 
     def begin(self) -> float:
         """A turn begins; the result is when, in seconds."""
-        began_s = self._clock.precise_s()
-        self.pace.begin()
+        began_s = self._began_s = self.now_s()
+        self._until_s = began_s + TURN_S
         return began_s
 
-    def is_long(self, began_s: float) -> bool:
-        """True if what the turn has made leaves at once: to send it costs nothing beside it."""
-        return self._sends_early and self._clock.precise_s() - began_s > LONG_TURN_S
+    @property
+    def over(self) -> bool:
+        """True if the rest is left to the next turn."""
+        return self.now_s() >= self._until_s
 
-    def over(self, began_s: float, *, idle: bool, is_urgent: bool) -> None:
-        """A turn is over. idle: nothing is left to do. is_urgent: it was for a checkpoint alone."""
-        ended_s = self._clock.precise_s()
-        self.busy_s += ended_s - began_s
+    @property
+    def is_long(self) -> bool:
+        return self.now_s() - self._began_s > LONG_TURN_S
+
+    def end(self, *, is_urgent: bool) -> float:
+        """A turn has ended; the result is when. is_urgent: it was for a checkpoint alone."""
+        ended_s = self.now_s()
+        took_s = ended_s - self._began_s
+        self.busy_s += took_s
         if not is_urgent:
-            self.pace.lasted(ended_s - began_s)
-        if self.debloater is not None:
-            self.debloater.turned(began_s, ended_s, idle=idle)
+            # One without a call does not tell that calls are short now.
+            self.call_s = max(took_s, self.call_s * CALL_FADES)
+        return ended_s

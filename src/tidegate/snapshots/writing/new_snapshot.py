@@ -21,7 +21,7 @@ from flinkformat.handles import (
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import FINISHED, OperatorState, SubtaskState
 from flinkformat.state_streams import Place, place_of, replace_streams
-from tidegate.checkpoint.signing import encoded
+from tidegate.checkpoint.provenance import encoded
 from tidegate.errors import ConfigError
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import Attempt, Epoch

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tests.checkpoint.world import THREE
 from tests.worlds.chance import FixedChance
+from tests.worlds.clock import WALL_MS
+from tests.worlds.store import CheckpointStore
 from tidegate.api.job import MasterTriggerRestoreHook
 from tidegate.checkpoint.completed import CompletedCheckpoints
-from tidegate.checkpoint.coordinator import commands as ask
-from tidegate.checkpoint.coordinator import events as answer
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.graph.job_graph import JobGraph
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from tidegate.model.topology import Topology
 
 JOB = JobId("j" * 32)
-WALL_MS = 1_700_000_000_000
 Command = TypeVar("Command")
 
 
@@ -120,7 +119,7 @@ class World:
         self.states: dict[ExecutionId, ExecutionState] = {}
         self._triggered: set[CheckpointId] = set()
         self._slot_names = 0
-        self._ids = 0
+        self._store = CheckpointStore()
 
     # --- acts ---
 
@@ -222,7 +221,7 @@ class World:
                     if not known.deaf:
                         self.waiting.extend(self._answers(message))
             case _:
-                self.waiting.extend(self._store_answers(command))
+                self.waiting.extend(self._store.answers(command, self.now_ms))
 
     def _answers(self, message: ToSlot) -> Iterable[JobEvent]:
         match message:
@@ -242,28 +241,6 @@ class World:
                         yield CheckpointAcknowledged(
                             execution, checkpoint, None, CheckpointFigures()
                         )
-            case _:
-                pass
-
-    def _store_answers(self, command: JobCommand) -> Iterable[JobEvent]:
-        match command:
-            case ask.TakeNextId(trigger):
-                self._ids += 1
-                yield answer.NextIdTaken(trigger, CheckpointId(self._ids), WALL_MS + self.now_ms)
-            case ask.PrepareLocation(checkpoint):
-                yield answer.LocationReady(checkpoint, f"/chk-{checkpoint}")
-            case ask.SnapshotCoordinator(checkpoint, operator):
-                yield answer.CoordinatorSnapshotTaken(checkpoint, operator, b"")
-            case ask.TriggerHooks(checkpoint):
-                yield answer.HooksTriggered(checkpoint)
-            case ask.WriteMetadata(checkpoint=checkpoint, location=location):
-                yield answer.MetadataWritten(checkpoint, location, 100)
-            case ask.AddPointer(checkpoint=checkpoint):
-                yield answer.PointerAdded(checkpoint)
-            case ask.ForgetPointers():
-                yield answer.PointersForgotten()
-            case ask.DiscardCheckpoint(checkpoint=checkpoint):
-                yield answer.Cleaned(checkpoint)
             case _:
                 pass
 

@@ -20,6 +20,7 @@ from tidegate.api.operator import (
 from tidegate.errors import TidegateError
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import CheckpointDeclined, CheckpointFigures, Deploy, ExecutionState
+from tidegate.model.deployment import Deployment
 from tidegate.model.elements import (
     Barrier,
     Batch,
@@ -44,10 +45,9 @@ from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSetting
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 from tidegate.slot.channel_state import ChannelStateStorage, ChannelStateWriter
 from tidegate.slot.channels.output import ChannelOutput
+from tidegate.slot.channels.routes import WayOut
 from tidegate.slot.subtask.builder import StatesInMemory, build
-from tidegate.slot.subtask.chain import WayOut
-from tidegate.slot.subtask.deployment import Deployment
-from tidegate.slot.subtask.operator_host import Waiting
+from tidegate.slot.subtask.context import Waiting
 from tidegate.slot.subtask.snapshot import SubtaskSnapshot
 from tidegate.transport.credit import credit_for
 

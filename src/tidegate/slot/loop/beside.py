@@ -1,6 +1,10 @@
-"""Threads for calls of users that may take minutes, or never return.
+"""Work beside the turns of a slot's subtasks: coroutines, calls on the pool, and threads.
 
-The pool of the standard library joins its threads when the interpreter ends, and so one call that
+A thread cannot be stopped. Whoever waits for a call may be cancelled, but the call goes on using
+what it has at hand, such as an open file; so an operator is closed only after the last of them.
+
+Calls of users that may take minutes, or never return, have threads of their own. The pool of the
+standard library joins its threads when the interpreter ends, and so one call that
 hangs would keep the process. These are daemons: whoever has gone no longer waits for them.
 
 Calls that compute in Python share the interpreter with the slot's loop, which wants it back after
@@ -19,12 +23,86 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from typing import Any
 
 _Work = tuple["Callable[[], object]", asyncio.AbstractEventLoop, "asyncio.Future[object]"]
 
 SWITCH_S: Final = 0.0005
 """How long a thread of a slot keeps the interpreter when another one wants it."""
+
+
+class Tasks:
+    """Coroutines that have not ended. of: others among which each of them is counted too."""
+
+    def __init__(self, of: Tasks | None = None) -> None:
+        self._of = of
+        self._running: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._count(task)
+        return task
+
+    def _count(self, task: asyncio.Task[None]) -> None:
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        if self._of is not None:
+            self._of._count(task)
+
+    def cancel(self) -> None:
+        """Cancel all but the one that calls."""
+        for task in self._running:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until none is left; the end of one may begin another. Raises what one has raised."""
+        while self._running:
+            for outcome in await asyncio.gather(*self._running, return_exceptions=True):
+                if isinstance(outcome, Exception):
+                    raise outcome
+
+
+class BlockingCalls:
+    """One subtask's calls. run_blocking: runs one on the pool."""
+
+    def __init__(self, run_blocking: Callable[[Callable[[], object]], Awaitable[object]]) -> None:
+        self._run_blocking = run_blocking
+        self._under_way: set[asyncio.Future[object]] = set()
+        self._over = False
+
+    @property
+    def under_way(self) -> int:
+        return len(self._under_way)
+
+    def run(self, call: Callable[[], object]) -> Awaitable[object]:
+        """Runs a call on the pool; cancelling the caller does not hide that it continues."""
+        running = asyncio.ensure_future(self._run_blocking(lambda: self._unless_over(call)))
+        self._under_way.add(running)
+        running.add_done_callback(self._returned)
+        return asyncio.shield(running)
+
+    def _returned(self, call: asyncio.Future[object]) -> None:
+        self._under_way.discard(call)
+        if not call.cancelled():
+            call.exception()  # who waited for it may be gone, and nobody else would look
+
+    def _unless_over(self, call: Callable[[], object]) -> object:
+        return None if self._over else call()
+
+    def give_up(self) -> None:
+        """The subtask is over: what waits for a thread does nothing any more."""
+        self._over = True
+
+    async def ended(self, limit_s: float) -> bool:
+        """Wait until none is under way; False if that takes too long."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=limit_s)
+        return not self._under_way
 
 
 @contextlib.contextmanager
