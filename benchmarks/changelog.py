@@ -36,15 +36,12 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.model.settings import ChangelogSettings
+from tidegate.model.settings import ChangelogSettings, CheckpointSettings
 from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.log.changelog import ChangeLog
 from tidegate.state.scope import StateScope
-from tidegate.storage.checkpoints import CheckpointStorage, CheckpointStorageWorkerView
-from tidegate.storage.memory import MemoryFiles
-from tidegate.storage.places import CheckpointPlace, SharedPlace
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.reading import StateReader
-from tidegate.storage.stores import Stores
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import Types
 
@@ -83,16 +80,10 @@ class Subtask:
     """An operator's state, its files in a folder."""
 
     def __init__(self, folder: Path, files: Files, backend: str, *, logged: bool) -> None:
-        self._storage = CheckpointStorage(
-            JOB,
-            Stores(MemoryFiles()),
-            directory=str(folder / "checkpoints"),
-            in_memory=False,
-            inline_threshold_bytes=20_480,
-        )
+        settings = CheckpointSettings(storage="filesystem", directory=str(folder / "checkpoints"))
+        self._storage = CheckpointStorage(JOB, settings)
         self._storage.initialize_base_locations()
         self._names = iter(range(int(time.time()) * 1_000_000, 1 << 62))
-        self._view = CheckpointStorageWorkerView(self._storage)
         self._registry = SharedStateRegistry()
         self.waiting: list[Callable[[], None]] = []
         self.cell = KeyCell()
@@ -117,8 +108,8 @@ class Subtask:
         return ChangeLog(
             scope,
             ChangelogSettings(),
-            lambda sharing: SharedPlace(
-                self._storage, EXECUTION, lambda: next(self._names), sharing
+            lambda sharing: self._storage.shared_place(
+                EXECUTION, lambda: next(self._names), sharing
             ),
             self.waiting.append,
         )
@@ -144,7 +135,7 @@ class Subtask:
         """A completed checkpoint: its handle, seconds, megabytes written for it."""
         began = time.monotonic()
         barrier = Barrier(CheckpointId(number), 0, CheckpointOptions())
-        place = CheckpointPlace(self._view, barrier, EXECUTION, lambda: next(self._names))
+        place = self._storage.place(barrier, EXECUTION, lambda: next(self._names))
         pending = self.backend.snapshot(barrier.checkpoint, barrier.options)
         pending.finish()
         state = pending.upload(place)

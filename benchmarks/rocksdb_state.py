@@ -45,7 +45,7 @@ from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
 from tidegate.state.disk.store import RocksDBMemory
 from tidegate.state.scope import StateScope
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import Types
 

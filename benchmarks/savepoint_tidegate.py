@@ -59,8 +59,8 @@ from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
 from tidegate.state.disk.store import RocksDBMemory, RocksDBStore
 from tidegate.state.scope import StateScope
-from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
-from tidegate.storage.places import CheckpointPlace
+from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.places import Place
 from tidegate.storage.reading import StateReader
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.serializers import serializer_of
@@ -86,7 +86,7 @@ class World:
     def __init__(self, folder: Path, *, on_disk: bool) -> None:
         settings = CheckpointSettings(storage="filesystem", directory=str(folder / "checkpoints"))
         self.folder = folder
-        self.storage = checkpoint_storage(JOB, settings)
+        self.storage = CheckpointStorage(JOB, settings)
         self.memory = RocksDBMemory(RocksDBSettings(memory_bytes=ROCKSDB_BYTES))
         self._local = LocalFolders(JOB, SlotId("slot"), [folder / "local"])
         self._on_disk = on_disk
@@ -116,11 +116,10 @@ class World:
 
     def snapshot(
         self, backend: OperatorBackend, number: int, options: CheckpointOptions
-    ) -> tuple[SubtaskState, CheckpointPlace]:
+    ) -> tuple[SubtaskState, Place]:
         """A snapshot as a slot takes it, but that nothing goes on beside it."""
         barrier = Barrier(CheckpointId(number), 0, options)
-        view = CheckpointStorageWorkerView(self.storage)
-        place = CheckpointPlace(view, barrier, EXECUTION, self._draw)
+        place = self.storage.place(barrier, EXECUTION, self._draw)
         in_flight = ChannelStateResult(barrier)
         in_flight.complete((), (), {})
         snapshot = SubtaskSnapshot(
@@ -138,7 +137,7 @@ class World:
         return states[OPERATOR], place
 
     async def _taken(
-        self, snapshot: SubtaskSnapshot, place: CheckpointPlace
+        self, snapshot: SubtaskSnapshot, place: Place
     ) -> Mapping[OperatorId, SubtaskState]:
         def run_blocking(call: Callable[[], object]) -> asyncio.Future[object]:
             return asyncio.get_running_loop().run_in_executor(None, call)

@@ -18,7 +18,7 @@ from examples.demo.news import Broken, Ended, to_line
 from examples.demo.watch import JobWatch
 from tidegate import JobCanceled, StreamExecutionEnvironment, TidegateError, UserError
 from tidegate.clock import SystemClock
-from tidegate.config import checkpointing, execution, recovery, reporting, restarts, slots
+from tidegate.config import checkpointing, execution, recovery, reporting, slots
 from tidegate.config.configuration import Configuration
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def start(settings: DriverSettings) -> JobClient:
     configuration.set(execution.PARALLELISM, settings.parallelism)
     configuration.set(checkpointing.CHECKPOINT_INTERVAL, CHECKPOINT_MS)
     configuration.set(checkpointing.CHECKPOINT_DIRECTORY, settings.checkpoints)
-    configuration.set(restarts.RESTART_STRATEGY, "fixed-delay")
-    configuration.set(restarts.FIXED_DELAY, 0)
-    configuration.set(restarts.FIXED_DELAY_ATTEMPTS, 100)
+    configuration.set(recovery.RESTART_STRATEGY, "fixed-delay")
+    configuration.set(recovery.FIXED_DELAY, 0)
+    configuration.set(recovery.FIXED_DELAY_ATTEMPTS, 100)
     # A replayed day takes 50 ms; windows and what waits for them are not to lag many days behind.
     configuration.set(execution.AUTO_WATERMARK_INTERVAL, WATERMARK_MS)
     # Figures of the subtasks come with the beats; the display wants them fresher than each second.

@@ -178,11 +178,10 @@ OF_TOPICS_ALONE: Final[dict[str, dict[str, str]]] = {
     "connectors": {
         "tidegate.connectors.collect": "CollectSink",
         "tidegate.connectors.collection": "CollectionSource",
-        "tidegate.connectors.files.csv_schema": "CsvSchema",
         "tidegate.connectors.files.file_sink": "FileSink FileSinkBuilder",
         "tidegate.connectors.files.file_source": "FileSource FileSourceBuilder",
         "tidegate.connectors.files.formats": (
-            "BulkFormat CsvReaderFormat ParquetColumnarRowInputFormat StreamFormat"
+            "BulkFormat CsvReaderFormat CsvSchema ParquetColumnarRowInputFormat StreamFormat"
         ),
         "tidegate.connectors.files.rolling": (
             "BucketAssigner BulkWriterFactory CsvBulkWriters Encoder OutputFileConfig "

@@ -23,7 +23,7 @@ from tidegate import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from tidegate.config.restarts import FAILURE_RATE_DELAY, FAILURE_RATE_INTERVAL, FIXED_DELAY
+from tidegate.config.recovery import FAILURE_RATE_DELAY, FAILURE_RATE_INTERVAL, FIXED_DELAY
 from tidegate.config.spans import span_ms
 from tidegate.connectors import FileSource, JdbcExecutionOptions, StreamFormat
 from tidegate.graph.transformations import OperatorTransformation

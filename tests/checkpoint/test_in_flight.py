@@ -22,7 +22,7 @@ from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.restore.assignment import assign
 from tidegate.checkpoint.restore.in_flight_targets import deal_in_flight
 from tidegate.errors import RestoreRefused
-from tidegate.jobmaster.restoring import shares
+from tidegate.jobmaster.redeployment import shares
 from tidegate.model.ids import ChannelId, CheckpointId, SubtaskId, VertexId
 from tidegate.model.restore import InFlightData
 from tidegate.model.settings import RestoreSettings

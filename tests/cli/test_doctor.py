@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tidegate.cli.health import Finding, Verdict, examine
+from tidegate.cli.health import Finding, Requirement, Verdict, examine
 from tidegate.cli.main import commands
-from tidegate.cli.requirements import Requirement
 from tidegate.config.configuration import Configuration
 
 

@@ -20,7 +20,7 @@ from tidegate.connectors.generator import (
     NumberSequenceSource,
     NumberSplit,
 )
-from tidegate.connectors.rate import RowRate
+from tidegate.connectors.shares import RowRate
 from tidegate.errors import ConfigError, UserCodeFailed
 from tidegate.model.elements import RowBatch
 from tidegate.model.settings import SlotSettings

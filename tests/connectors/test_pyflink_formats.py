@@ -37,7 +37,7 @@ from tidegate.connectors import (
     RollingPolicy,
     StreamFormat,
 )
-from tidegate.connectors.files.csv_schema import CsvSchemaBuilder
+from tidegate.connectors.files.formats import CsvSchemaBuilder
 from tidegate.operators.sinks.sink import SinkOperator
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ import structlog
 
 from tests.datastream.fakes import Client
 from tidegate.driver.client.door import Door, DoorSign, answer, ask_at, read_sign
-from tidegate.driver.telling import stops
+from tidegate.driver.telling import watching
 from tidegate.errors import ConfigError, FormatError, PeerLost, TidegateError, UserError
 from tidegate.jobmaster.view import StopView, WaitView
 from tidegate.model.control import JobStatus
@@ -116,7 +116,7 @@ class Slow(Saving):
 def test_whoever_asks_is_told_what_the_answer_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stops, "TELL_EVERY_MS", 10)
+    monkeypatch.setattr(watching, "TELL_EVERY_MS", 10)
     door, told = Door(JOB, str(tmp_path), structlog.get_logger()), list[str]()
     door.open(Slow(), Epoch(7))
     try:

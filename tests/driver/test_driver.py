@@ -26,9 +26,8 @@ from tidegate.errors import (
     TidegateError,
     UserCodeFailed,
 )
-from tidegate.ha.chain import last_beat
-from tidegate.ha.leadership import HaWorld, latest, lead
-from tidegate.ha.memory import MemoryHaStore
+from tidegate.ha.chain import MemoryHaStore, last_beat, newest_record
+from tidegate.ha.leadership import HaWorld, lead
 from tidegate.jobmaster.events import CancelRequested, SuspendRequested
 from tidegate.minicluster.in_process import LoopProvider
 from tidegate.model.chance import SeededChance
@@ -123,7 +122,7 @@ def test_a_job_that_was_cancelled_or_suspended_says_so_and_goes_on_with_latest(
         cancelled = isinstance(ends, CancelRequested)
         assert isinstance(error, JobCanceled if cancelled else JobSuspended)
         assert "the test" in error.what and "go on with '--from latest'" in error.remedy
-        record = await latest(store)
+        record = await newest_record(store)
         assert record is not None and record.status is world.driver.job.view().status
         assert record.completed[-1].location in error.remedy
 
@@ -168,7 +167,7 @@ def test_a_driver_that_is_refused_its_start_leaves_the_job_as_it_was_and_free_to
         await world.completed(1)
         world.driver.job.inbox.post(CancelRequested("the test"))
         await running
-        before = await latest(store)
+        before = await newest_record(store)
         assert before is not None and before.status is JobStatus.CANCELED
         if damaged:
             lose_metadata(before.completed[-1].location)
@@ -178,7 +177,7 @@ def test_a_driver_that_is_refused_its_start_leaves_the_job_as_it_was_and_free_to
             again = World(endless_graph(uid, **restore), IdleProvider(), chain=chain)
             await again.run()
             assert isinstance(again.result.exception(), RestoreRefused)
-            left = await latest(store)
+            left = await newest_record(store)
             assert left is not None and left.epoch > before.epoch
             assert (left.status, left.completed) == (before.status, before.completed)
             assert await last_beat(store) == ""
@@ -213,7 +212,7 @@ def test_the_damaged_newest_is_kept_until_a_job_that_fell_back_has_completed_ano
 
     async def work() -> None:
         await ended(World(endless_graph(**settings), chain=chain), completed=2)
-        before = await latest(store)
+        before = await newest_record(store)
         assert before is not None and len(before.completed) == 2
         older, newest = before.completed
         files = files_in(newest.location)
@@ -225,7 +224,7 @@ def test_the_damaged_newest_is_kept_until_a_job_that_fell_back_has_completed_ano
         )
         error = await ended(falls_back)
         assert falls_back.driver.job.view().restored == older.checkpoint
-        after = await latest(store)
+        after = await newest_record(store)
         assert after is not None and after.completed == before.completed
         assert f"Checkpoint {older.checkpoint} is kept" in error.remedy
         assert f"Checkpoint {newest.checkpoint} is damaged and kept too" in error.remedy
@@ -311,7 +310,7 @@ def test_a_pointer_to_no_snapshot_begins_no_job() -> None:
         world = World(graph(**nowhere), IdleProvider(), chain=chain)
         await world.run()
         assert isinstance(world.result.exception(), RestoreRefused)
-        assert await latest(store) is None
+        assert await newest_record(store) is None
 
     run(work)
 

@@ -7,7 +7,7 @@ import pytest
 from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
 from tests.checkpoint.world import BY_HAND, EVERY_SECOND, restored_checkpoint
 from tidegate.checkpoint.completed import CompletedCheckpoints
-from tidegate.driver.telling.fate import RETENTION, fate_of_checkpoints, fate_of_refused
+from tidegate.driver.telling.report import RETENTION, fate_of_checkpoints, fate_of_refused
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import CheckpointSettings

@@ -12,8 +12,8 @@ import structlog
 
 from flinkformat.snapshots import MasterState
 from tidegate.api.job import MasterTriggerRestoreHook
-from tidegate.driver.user_code import hooks
-from tidegate.driver.user_code.hooks import MasterHooks
+from tidegate.driver.user_code import callbacks
+from tidegate.driver.user_code.callbacks import MasterHooks
 from tidegate.errors import RestoreRefused, UserCodeFailed
 from tidegate.model.ids import CheckpointId
 
@@ -174,7 +174,7 @@ def test_hooks_that_do_not_close_in_time_are_named_and_left_to_themselves(
         release.set()
         return fine.calls
 
-    monkeypatch.setattr(hooks, "CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(callbacks, "CLOSE_TIMEOUT_S", 0.05)
     with structlog.testing.capture_logs() as logs:
         assert asyncio.run(close()) == [("close",)]
     ((hook, error),) = [(log["hook"], log["error"]) for log in logs]
@@ -194,7 +194,7 @@ def test_hooks_that_take_too_long_are_named(monkeypatch: pytest.MonkeyPatch) -> 
         finally:
             release.set()
 
-    monkeypatch.setattr(hooks, "RESTORE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(callbacks, "RESTORE_TIMEOUT_S", 0.05)
     with pytest.raises(UserCodeFailed, match="not restored within") as raised:
         run(restore())
     assert raised.value.where == "master hooks slow"

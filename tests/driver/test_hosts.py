@@ -94,7 +94,8 @@ class World:
         self._raises = raises
         self.hosts = CoordinatorHosts(
             self,  # type: ignore[arg-type]  # the two questions that hosts ask of a graph
-            self,  # type: ignore[arg-type]  # and the inbox
+            self.post,
+            self.spawn,
             self._run_blocking,  # type: ignore[arg-type]
             {OPERATOR: "/staged"},
         )

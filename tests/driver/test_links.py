@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from tests.driver.world import IdleProvider
-from tidegate.driver.slots.links import SlotLinks
+from tidegate.driver.links import SlotLinks
 from tidegate.errors import PeerLost, SlotLost
 from tidegate.jobmaster.events import CancelRequested, JobEvent, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (

@@ -11,8 +11,8 @@ import structlog
 
 from tidegate import ConfigError, JobExecutionStatusEvent, StreamExecutionEnvironment
 from tidegate.api.job import JobStatusChangedListener
-from tidegate.driver.user_code import listeners
-from tidegate.driver.user_code.listeners import StatusListeners
+from tidegate.driver.user_code import callbacks
+from tidegate.driver.user_code.callbacks import StatusListeners
 from tidegate.jobmaster.commands import StatusChanged
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import JobId
@@ -81,7 +81,7 @@ def test_one_that_raises_is_told_the_rest_all_the_same() -> None:
 def test_one_that_does_not_return_is_told_nothing_more_and_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listeners, "CALL_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(callbacks, "CALL_TIMEOUT_S", 0.05)
     end = threading.Event()
     hanging, other = Noting(lambda: end.wait(20)), Noting()
     logs = told([hanging, other], end.set)

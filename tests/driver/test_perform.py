@@ -209,7 +209,8 @@ def performed(
     async def act() -> None:
         world: Any = World(recorder)
         inbox = Inbox(each, each, lambda _: None, world.log)
-        files = CheckpointFiles(each, recorder.settings.checkpoints, Epoch(1), world)
+        parts = (world.chance, world.run_blocking, world.log)
+        files = CheckpointFiles(each, recorder.settings.checkpoints, Epoch(1), *parts)
         Performer(graph, world, each, files, inbox, each, each, each).perform(command)
         inbox.settled.set()
         await inbox.settle()

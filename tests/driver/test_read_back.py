@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.driver.slots.read_back import ASKED_MAX, ReadBacks
+from tidegate.driver.links import ASKED_MAX, ReadBacks
 from tidegate.errors import FileMissing, StorageFailed
 from tidegate.model.control import HasRead, ReadBack
 from tidegate.model.ids import SlotId

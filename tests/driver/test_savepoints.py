@@ -7,7 +7,7 @@ import pytest
 
 from tidegate import CheckpointDone, SavepointFormatType
 from tidegate.api.job import JobExecutionResult
-from tidegate.driver.client.savepoints import (
+from tidegate.driver.client.requests import (
     TRIGGER_IDS_MAX,
     Savepoint,
     SavepointRequests,

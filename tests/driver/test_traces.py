@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -11,10 +12,10 @@ import structlog
 from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
 from tests.worlds.jobmaster import World as JobWorld
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded
-from tidegate.driver.telling.traces import (
-    FileTraceReporter,
+from tidegate.driver.telling.commands import (
     Span,
     Tracing,
+    append_span,
     checkpoint_span,
     initialization_span,
 )
@@ -136,7 +137,7 @@ class Reporting:
 def test_a_file_gets_a_line_a_span_behind_those_it_has(tmp_path: Path) -> None:
     file = tmp_path / "new" / "spans.jsonl"
     for _ in range(2):
-        FileTraceReporter(file).report(SPAN)
+        append_span(file, SPAN)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert (
         lines
@@ -160,13 +161,12 @@ def test_the_start_of_a_region_is_a_span_of_its_subtasks_alone() -> None:
 
 
 def test_a_reporter_that_fails_is_logged_and_harms_nobody(tmp_path: Path) -> None:
-    class Broken:
-        def report(self, span: Span) -> None:
-            raise OSError("the disk is full")
+    def broken(span: Span) -> None:
+        raise OSError("the disk is full")
 
     world = JobWorld().running()
     file = tmp_path / "spans"
-    reporting = Reporting(Broken(), FileTraceReporter(file))
+    reporting = Reporting(broken, partial(append_span, file))
     with structlog.testing.capture_logs() as log:
         reporting.tracing.follow([Deployed(Attempt(0), None, 6)], lambda: world.machine.view(0))
         reporting.done()

@@ -12,11 +12,11 @@ from tidegate.clock import SystemClock
 from tidegate.config.configuration import Configuration
 from tidegate.driver.driver import Driver
 from tidegate.driver.world import DriverWorld
-from tidegate.ha.memory import MemoryHaStore
+from tidegate.ha.chain import MemoryHaStore
 from tidegate.minicluster.in_process import LoopProvider
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import ExecutionState, JobStatus, SlotInvitation
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class World:
                 chance=SeededChance(1),
                 run_blocking=self._run_blocking,
                 chain=chain or self._chain,
-                storage=lambda graph, job: checkpoint_storage(job, graph.settings.checkpoints),
+                storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints),
                 log=structlog.get_logger(),
                 secret=b"",
                 show=lambda printed: None,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from tidegate.driver.slots.links import SlotLinks
+from tidegate.driver.links import SlotLinks
 from tidegate.ha.leadership import Leadership
 from tidegate.model.control import CheckpointComplete, JobStatus
 from tidegate.storage.state_files import StateFiles

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidegate import EnumeratorContext, ReaderContext
-from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
 

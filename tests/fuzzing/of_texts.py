@@ -14,8 +14,7 @@ from tidegate.connectors.files.lines import END
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
 from tidegate.connectors.schemas.csv_rows import CsvRowDeserializationSchema
-from tidegate.connectors.schemas.json_rows import JsonRowDeserializationSchema
-from tidegate.connectors.schemas.json_schemas import type_of_json_schema
+from tidegate.connectors.schemas.json_rows import JsonRowDeserializationSchema, type_of_json_schema
 from tidegate.connectors.schemas.messages import JsonSchema, SimpleStringSchema
 from tidegate.errors import BadRecord, ConfigError
 from tidegate.storage.stores import Stores

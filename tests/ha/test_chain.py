@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tidegate.errors import FormatError
 from tidegate.ha.chain import (
     JobRecord,
+    MemoryHaStore,
     Pointer,
     Seal,
     decode,
@@ -17,7 +18,6 @@ from tidegate.ha.chain import (
     place_path,
     seal_below,
 )
-from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
 

@@ -15,10 +15,19 @@ from tidegate.errors import (
     RestoreRefused,
     StorageFailed,
 )
-from tidegate.ha.chain import HaStore, JobRecord, Pointer, claim_path, decode, last_beat, place_path
+from tidegate.ha.chain import (
+    HaStore,
+    JobRecord,
+    MemoryHaStore,
+    Pointer,
+    claim_path,
+    decode,
+    last_beat,
+    newest_record,
+    place_path,
+)
 from tidegate.ha.filesystem import FileSystemHaStore, open_chain
-from tidegate.ha.leadership import HaWorld, Leadership, latest, lead
-from tidegate.ha.memory import MemoryHaStore
+from tidegate.ha.leadership import HaWorld, Leadership, lead
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, JobId
@@ -164,7 +173,7 @@ def test_a_job_has_begun_with_the_snapshot_it_starts_from_or_not_at_all(store: O
         seen: list[JobRecord | None] = []
 
         async def looked(job: JobId) -> Pointer:
-            seen.append(await latest(drivers.store))
+            seen.append(await newest_record(drivers.store))
             return SAVEPOINT
 
         first = await drivers.start(start=looked)
@@ -213,7 +222,7 @@ def test_the_newest_checkpoints_stand_oldest_first(store: Open) -> None:
         assert leader.completed == pointers(2, 3)
         await leader.add(CheckpointId(4), "/s/savepoint-1")
         assert leader.completed == (*pointers(2, 3), Pointer(CheckpointId(4), "/s/savepoint-1"))
-        record = await latest(drivers.store)
+        record = await newest_record(drivers.store)
         assert record is not None
         assert (record.job, record.completed) == (leader.job, leader.completed)
         assert not record.released
@@ -452,7 +461,7 @@ def test_a_deposed_leader_can_do_nothing_more(store: Open, act: str) -> None:
         assert first.is_lost
         with pytest.raises(LeadershipLost):
             await first.next_checkpoint_id()
-        record = await latest(drivers.store)
+        record = await newest_record(drivers.store)
         assert record is not None
         assert (record.epoch, record.completed) == (2, pointers(1))
 

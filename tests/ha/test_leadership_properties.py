@@ -25,9 +25,8 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.ha import chain, leadership
-from tidegate.ha.chain import HaStore, JobRecord, Seal, encode, place_path
+from tidegate.ha.chain import HaStore, JobRecord, MemoryHaStore, Seal, encode, place_path
 from tidegate.ha.leadership import HaWorld, Leadership, lead
-from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import CheckpointId, Epoch
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from random import Random
 
-    from tidegate.ha.chain import HaStore
-    from tidegate.ha.memory import MemoryHaStore
+    from tidegate.ha.chain import HaStore, MemoryHaStore
     from tidegate.ha.zookeeper import ZooKeeperHaStore
     from tidegate.model.settings import ZooKeeperSettings
 

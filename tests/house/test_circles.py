@@ -18,11 +18,8 @@ CIRCLES = [
 
 DEPTH_MAX = 5
 DEEPER = {
-    "driver": 6,
     "slot": 9,
     "state": 8,
-    "storage": 6,
-    "upgrade": 7,
 }
 """Rooms whose longest chain of imports has more modules than that; numbers may only shrink."""
 

@@ -30,7 +30,7 @@ from tidegate.jobmaster.events import (
     HooksNotRestored,
     HooksRestored,
 )
-from tidegate.jobmaster.failures.failover import Regions
+from tidegate.jobmaster.execution_graph import Regions
 from tidegate.jobmaster.machine import CANCEL_TIMEOUT_MS
 from tidegate.model.control import (
     Cancel,
@@ -87,22 +87,22 @@ def attempts(world: World) -> dict[str, set[int]]:
 @pytest.mark.feature("F010")
 def test_pipelines_that_share_no_edge_are_regions_of_their_own() -> None:
     regions = Regions(TWO, REGION)
-    assert regions.of(*named("sum/0")) == named("left/0", "left/1", "sum/0")
-    assert regions.of(*named("right/1")) == named("right/0", "right/1", "count/0", "count/1")
+    assert regions.closure(named("sum/0")) == named("left/0", "left/1", "sum/0")
+    assert regions.closure(named("right/1")) == named("right/0", "right/1", "count/0", "count/1")
     assert regions.closure(named("sum/0", "left/1")) == named("left/0", "left/1", "sum/0")
     assert regions.closure(named("count/1", "left/1")) == regions.all
 
 
 def test_the_strands_of_a_pointwise_pipeline_are_regions_an_exchange_joins_them() -> None:
-    assert Regions(STRANDS, REGION).of(*named("write/1")) == named("read/1", "write/1")
+    assert Regions(STRANDS, REGION).closure(named("write/1")) == named("read/1", "write/1")
     exchanged = replace(STRANDS, edges=(replace(STRANDS.edges[0], partitioner=Partitioner.HASH),))
     regions = Regions(exchanged, REGION)
-    assert regions.of(*named("write/1")) == regions.all
+    assert regions.closure(named("write/1")) == regions.all
 
 
 def test_a_pointwise_edge_to_fewer_joins_those_that_meet() -> None:
     topology = chain(vertex("a", 4), vertex("b", 2), partitioner=Partitioner.RESCALE)
-    assert Regions(topology, REGION).of(*named("a/1")) == named("a/0", "a/1", "b/0")
+    assert Regions(topology, REGION).closure(named("a/1")) == named("a/0", "a/1", "b/0")
 
 
 def test_with_the_strategy_full_all_are_one() -> None:
@@ -146,8 +146,8 @@ def reached(topology: Topology, start: SubtaskId) -> set[SubtaskId]:
 def test_a_region_is_all_that_channels_lead_to_and_no_more(topology: Topology) -> None:
     regions = Regions(topology, REGION)
     for subtask in topology.subtasks():
-        assert set(regions.of(subtask)) == reached(topology, subtask)
-        assert regions.closure([subtask]) == regions.of(subtask)
+        assert set(regions.closure((subtask,))) == reached(topology, subtask)
+        assert regions.closure([subtask]) == regions.closure((subtask,))
 
 
 # --- the restart of a region ----------------------------------------------------------------------

@@ -7,7 +7,7 @@ from tests.jobmaster.failing import BROKEN, RESTARTS
 from tests.jobmaster.steps import pass_time
 from tests.worlds.jobmaster import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import AddPointer
-from tidegate.checkpoint.coordinator.events import CheckpointRequested
+from tidegate.checkpoint.coordinator.events import CheckpointRequested, Woke
 from tidegate.errors import (
     PeerLost,
     SlotLost,
@@ -24,7 +24,7 @@ from tidegate.jobmaster.commands import (
     StartCoordinators,
     SubtaskReady,
 )
-from tidegate.jobmaster.events import CoordinatorFailed, SlotLeft, Woke
+from tidegate.jobmaster.events import CoordinatorFailed, SlotLeft
 from tidegate.jobmaster.slots import GRACE_MS, LATE_WAKE_MS
 from tidegate.model.control import (
     Cancel,

@@ -5,6 +5,7 @@ import pytest
 from tests.checkpoint.world import chain, vertex
 from tests.worlds.jobmaster import WALL_MS, World, accepted, refused, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import TakeNextId
+from tidegate.checkpoint.coordinator.events import Woke
 from tidegate.errors import JobCanceled, JobFailed, SlotLost, SlotsMissing, UserCodeFailed
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -23,7 +24,6 @@ from tidegate.jobmaster.events import (
     HooksNotRestored,
     HooksRestored,
     SlotRequestFailed,
-    Woke,
 )
 from tidegate.jobmaster.slots import ASK_AGAIN_MS
 from tidegate.model.control import (

@@ -13,7 +13,7 @@ from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
 from tidegate.errors import UserCodeFailed
 from tidegate.jobmaster.commands import Restarting
-from tidegate.jobmaster.failures.restarts import RestartStrategy, make_strategy
+from tidegate.jobmaster.failures import RestartStrategy, make_strategy
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.settings import (

@@ -18,7 +18,7 @@ from flinkformat.snapshots import (
 )
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.provenance import Provenance, to_master_state
-from tidegate.jobmaster.restoring import shares, start_coordinators
+from tidegate.jobmaster.redeployment import shares, start_coordinators
 from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId, VertexId
 from tidegate.model.settings import RestoreSettings
 from tidegate.model.topology import OperatorInfo, Topology, Vertex

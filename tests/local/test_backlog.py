@@ -9,7 +9,7 @@ from tests.e2e.runtimes import Jobs
 from tests.e2e.staged import StagedReader
 from tests.e2e.watch import kill_slot, view, wait_completed, wait_for
 from tidegate import EnumeratorContext, ReaderContext
-from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.jobmaster.view import JobView
 
 

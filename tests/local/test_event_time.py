@@ -24,7 +24,7 @@ from tidegate import (
 )
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
-from tidegate.driver.telling import event_time
+from tidegate.driver.telling import watching
 from tidegate.jobmaster import standstill
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 
@@ -274,7 +274,7 @@ def test_an_input_that_rests_is_named_where_others_go_on(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standstill, "STANDSTILL_MS", 500)
-    monkeypatch.setattr(event_time, "_LOOK_S", 0.05)
+    monkeypatch.setattr(watching, "_LOOK_S", 0.05)
     env = jobs.checkpointed(1, 100)
     going = env.generate(lambda n: n, rate=500).assign_timestamps_and_watermarks(MONOTONOUS)
     resting = env.generate(lambda n: n, rate=0.001).assign_timestamps_and_watermarks(MONOTONOUS)

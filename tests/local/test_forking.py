@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def forked(jobs: Jobs, path: str, broken: Latch) -> JobClient:
 def test_a_fork_and_its_origin_leave_each_other_alone(jobs: Jobs) -> None:
     """The origin subsumes and ends, the fork restarts and ends, each with all its output."""
     broken, settings = Latch(jobs.folder / "broken"), {**IN_FILES}
-    origin = counting(jobs, 2, TOTAL, 1_000, interval_ms=50, settings=settings)
+    origin = counting(jobs, 2, TOTAL, 750, interval_ms=50, settings=settings)
     wait_rows(origin, TOTAL // 20)
     path = origin.trigger_savepoint(jobs.folder / "savepoints").result(END_S)
     held = len(ledger_rows(jobs.folder / "out"))
@@ -138,8 +139,14 @@ def test_a_command_forks_a_job_and_says_what_stands_in_the_way(jobs: Jobs) -> No
 
 def check_files_of(job: JobClient, jobs: Jobs) -> None:
     """All files of its newest checkpoint lie in its own folder."""
-    newest = view(job).checkpoints.latest_completed
-    assert newest is not None and newest.pointer is not None
-    folder = jobs.checkpoints / job.get_job_id()
-    files = referenced(Path(newest.pointer, "_metadata"))
-    assert files and all(file.is_relative_to(folder) for file in files)
+    folder, files = jobs.checkpoints / job.get_job_id(), set[Path]()
+
+    def read() -> bool:
+        newest = view(job).checkpoints.latest_completed
+        assert newest is not None and newest.pointer is not None
+        with suppress(FileNotFoundError):  # a newer one has subsumed it meanwhile
+            files.update(referenced(Path(newest.pointer, "_metadata")))
+        return bool(files)
+
+    until(read, "the newest checkpoint is read")
+    assert all(file.is_relative_to(folder) for file in files)

@@ -26,7 +26,7 @@ from tests.e2e.watch import (
 )
 from tidegate import ConfigError, JobFailed, MasterTriggerRestoreHook
 from tidegate.driver import thread
-from tidegate.driver.user_code import hooks
+from tidegate.driver.user_code import callbacks
 from tidegate.model.ids import CheckpointId
 
 pytestmark = pytest.mark.slow
@@ -157,7 +157,7 @@ def test_a_hook_that_hangs_in_its_close_does_not_keep_the_job_from_its_end(
         def close(self) -> None:
             let_go.wait(60)
 
-    monkeypatch.setattr(hooks, "CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(callbacks, "CLOSE_TIMEOUT_S", 0.1)
     monkeypatch.setattr(thread, "POOL_END_S", 0.1)
     env = jobs.checkpointed(1, 50)
     env.add_master_hook(Hanging())

@@ -17,7 +17,7 @@ import structlog
 
 from tests.house.source import ROOT
 from tidegate import Configuration, JobStatus, MapFunction, StreamExecutionEnvironment
-from tidegate.driver.telling import stops
+from tidegate.driver.telling import watching
 from tidegate.minicluster.forking import forking
 
 pytestmark = pytest.mark.slow
@@ -120,7 +120,7 @@ def test_a_stop_with_savepoint_says_which_call_it_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To who waits for it, in the view, on the log and by REST."""
-    monkeypatch.setattr(stops, "TELL_EVERY_MS", 500)
+    monkeypatch.setattr(watching, "TELL_EVERY_MS", 500)
     called, release = tmp_path / "called", tmp_path / "release"
 
     def ask(number: int) -> int:
@@ -162,7 +162,7 @@ def test_a_stop_with_savepoint_says_which_call_it_waits_for(
 def test_the_command_that_stops_a_job_says_what_it_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stops, "TELL_EVERY_MS", 500)
+    monkeypatch.setattr(watching, "TELL_EVERY_MS", 500)
     called, release = tmp_path / "called", tmp_path / "release"
 
     def ask(number: int) -> int:

@@ -429,7 +429,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a slot that has left is not noticed",
-        "driver/slots/links.py",
+        "driver/links.py",
         "            self._post(SlotLeft(slot, error))\n",
         "            pass\n",
     ),

@@ -73,7 +73,7 @@ SLOT = [
     ),
     Mutant(
         "what a suspended job's last checkpoint ended with is looked at by nobody",
-        "driver/client/suspending.py",
+        "driver/client/requests.py",
         "    last.add_done_callback(lambda done: done.cancelled() or done.exception())\n",
         "",
         kinds=("ends",),

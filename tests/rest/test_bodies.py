@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tidegate.rest.bodies import (
+from tidegate.rest.messages import (
     CheckpointTriggerRequestBody,
     SavepointTriggerRequestBody,
     StopWithSavepointRequestBody,

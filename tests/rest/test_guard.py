@@ -19,8 +19,8 @@ from tidegate import ConfigError
 from tidegate.config.rest import rest_settings
 from tidegate.model.ids import Epoch
 from tidegate.model.settings import RestSettings, TlsStores
-from tidegate.rest.answers import Forbidden, NotFound
 from tidegate.rest.guard import Guard, check_target
+from tidegate.rest.messages import Forbidden, NotFound
 from tidegate.testing import ManualClock
 
 TOKEN = "0123456789abcdef-of-a-test"

@@ -13,10 +13,9 @@ from tidegate.jobmaster.view import WaitView as Wait
 from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskFigures
 from tidegate.model.ids import SlotId, VertexId
 from tidegate.model.topology import Edge, Partitioner
-from tidegate.rest.rates import Shares
 from tidegate.rest.shapes import job_shapes as jobs
 from tidegate.rest.shapes import metric_shapes as metrics
-from tidegate.rest.shapes import pressure
+from tidegate.rest.shapes.metric_shapes import Shares
 
 NOW_MS = 20_000
 SOURCE, SINK = SHARE.vertex, VertexId(b"b" * 16)
@@ -406,7 +405,7 @@ def test_the_metrics_of_a_subtask() -> None:
 
 
 def test_backpressure_and_watermarks_by_subtask() -> None:
-    page = pressure.backpressure({0: Shares(0.25, 0.5), 3: Shares(0.75, 0.125)}, NOW_MS)
+    page = metrics.backpressure({0: Shares(0.25, 0.5), 3: Shares(0.75, 0.125)}, NOW_MS)
     low, high = (
         {"backpressureLevel": level, "backpressure-level": level} for level in ("low", "high")
     )
@@ -419,4 +418,4 @@ def test_backpressure_and_watermarks_by_subtask() -> None:
             {"subtask": 3, **high, "ratio": 0.75, "idleRatio": 0.125, "busyRatio": 0.125},
         ],
     }
-    assert pressure.watermarks(READER) == [{"id": "0.currentInputWatermark", "value": "77"}]
+    assert metrics.watermarks(READER) == [{"id": "0.currentInputWatermark", "value": "77"}]

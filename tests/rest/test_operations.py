@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.rest.operations import LAST_READ_MS, OPERATIONS_MAX, Operations
+from tidegate.rest.served import LAST_READ_MS, OPERATIONS_MAX, Operations
 from tidegate.testing import ManualClock
 
 

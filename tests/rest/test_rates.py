@@ -8,8 +8,7 @@ from tests.rest.world import EMPTY
 from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
 from tidegate.model.control import ExecutionState, SubtaskFigures
 from tidegate.model.ids import VertexId
-from tidegate.rest.rates import WINDOW_MS, Rates, Shares
-from tidegate.rest.shapes.pressure import backpressure
+from tidegate.rest.shapes.metric_shapes import WINDOW_MS, Rates, Shares, backpressure
 
 VERTEX = VertexId(bytes(16))
 

@@ -20,8 +20,7 @@ from tidegate import ConfigError, Configuration, StreamExecutionEnvironment
 from tidegate.errors import StorageFailed
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import Epoch
-from tidegate.rest.patience import Patience
-from tidegate.rest.server import RestServer
+from tidegate.rest.server import Patience, RestServer
 
 
 @pytest.fixture
@@ -111,7 +110,7 @@ def test_half_a_request_is_not_waited_for_long(
     half: bytes, client: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.rest.server.Patience", lambda: Patience(0.2))
-    monkeypatch.setattr("tidegate.rest.bodies.REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("tidegate.rest.messages.REQUEST_TIMEOUT_S", 0.2)
     server = made()
     with structlog.testing.capture_logs():
         server.open(client, Epoch(1))

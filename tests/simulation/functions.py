@@ -24,7 +24,7 @@ from tidegate import (
 from tidegate.api import ship
 from tidegate.api.job import MasterTriggerRestoreHook
 from tidegate.api.rows.batches import as_rows
-from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flinkformat import metadata
-from tidegate.driver.client.suspending import suspend
+from tidegate.driver.client.requests import suspend
 from tidegate.model.elements import SnapshotKind
 from tidegate.snapshots.folders import files_of
 from tidegate.storage.state_files import resolve_relative

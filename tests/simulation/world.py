@@ -25,7 +25,7 @@ from tidegate.model.versions import versions
 from tidegate.slot.driver_link import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World as SlotWorld
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
-    from tidegate.storage.checkpoints import CheckpointStorage
 
 T = TypeVar("T")
 
@@ -279,7 +278,7 @@ class World:
                 run_blocking=self.blocking,
                 chain=chain,  # type: ignore[arg-type]
                 storage=lambda graph, job: self._watched(
-                    started, checkpoint_storage(job, graph.settings.checkpoints, stores)
+                    started, CheckpointStorage(job, graph.settings.checkpoints, stores)
                 ),
                 log=started.log,  # type: ignore[arg-type]
                 secret=b"",
@@ -341,7 +340,7 @@ class World:
                 clock=self.clock(),
                 chance=self.seeded(),
                 run_blocking=self.blocking,
-                storage=lambda job, settings: checkpoint_storage(job, settings, stores),
+                storage=lambda job, settings: CheckpointStorage(job, settings, stores),
                 log=Log(self.loop),  # type: ignore[arg-type]
                 pause=lambda: asyncio.sleep(pause_s * self.chance.random()),
                 owns_process=False,

@@ -34,7 +34,7 @@ from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, V
 from tidegate.slot.driver_link import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World as SlotWorld
-from tidegate.storage.checkpoints import CheckpointStorage, checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 from tidegate.transport.memory import MemoryNetwork
@@ -126,7 +126,7 @@ class Cluster:
             chance=SeededChance(len(self.slots)),
             run_blocking=self._run_blocking,
             storage=lambda job, settings: self._wrap(
-                checkpoint_storage(job, settings, Stores(self.files))
+                CheckpointStorage(job, settings, Stores(self.files))
             ),
             log=structlog.get_logger(),
             pause=lambda: asyncio.sleep(0),

@@ -15,10 +15,10 @@ from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import CheckpointingMode
 
 if TYPE_CHECKING:
-    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.places import Place
 
 ROW_BYTES = 10
-MEASURED_NOTHING = cast("CheckpointPlace", SimpleNamespace(bytes_written=0, checksums={}))
+MEASURED_NOTHING = cast("Place", SimpleNamespace(bytes_written=0, checksums={}))
 
 
 class Silent(Operator):

@@ -54,7 +54,7 @@ from tidegate.slot.channel_state import (
     within,
 )
 from tidegate.slot.in_flight import InFlight, InFlightPlaces
-from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 from tidegate.transport import codec
@@ -486,12 +486,12 @@ def storing(files: MemoryFiles, work: list[Coroutine[None, None, None]]) -> Chan
     settings = CheckpointSettings(
         storage="filesystem", directory="memory:/c", inline_threshold_bytes=0
     )
-    view = CheckpointStorageWorkerView(checkpoint_storage(JOB, settings, Stores(files)))
+    storage = CheckpointStorage(JOB, settings, Stores(files))
 
     async def at_once(call: Callable[[], object]) -> object:
         return call()
 
-    return ChannelStateStorage(lambda: view, at_once, lambda: 7, work.append)
+    return ChannelStateStorage(lambda: storage, at_once, lambda: 7, work.append)
 
 
 def test_a_file_is_written_and_goes_once_nobody_takes_it() -> None:

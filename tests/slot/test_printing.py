@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.worlds.clock import StepClock
-from tidegate.driver.telling.printed import WAITING_MAX, PrintedLines
+from tidegate.driver.pool import WAITING_MAX, PrintedLines
 from tidegate.model.control import Printed
 from tidegate.slot.driver_link import Printing
 

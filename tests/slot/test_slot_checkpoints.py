@@ -106,16 +106,18 @@ def test_stateful_subtasks_acknowledge_their_operators_and_stateless_ones_nothin
     run(lambda: Cluster(topology, operators), work, monkeypatch)
 
 
+def counting() -> Cluster:
+    """Three rows, counted by key."""
+    topology = line(vertex("source"), vertex("count"), partitioner=Partitioner.HASH)
+    source, count = ScriptedSource("s", [], ["x", "y", "x", *NOTHING]), Counting("c", [])
+    operators = {"source": [source], "count": [count]}
+    return Cluster(topology, operators, keys={"source": KeyBy(selector=lambda v: v)})
+
+
 @pytest.mark.feature("F101")
 def test_operator_and_keyed_state_are_both_in_the_acknowledgement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topology = line(vertex("source"), vertex("count"), partitioner=Partitioner.HASH)
-    operators = {
-        "source": [ScriptedSource("s", [], ["x", "y", "x", *NOTHING])],
-        "count": [Counting("c", [])],
-    }
-
     async def work(cluster: Cluster) -> None:
         (slot,) = await cluster.start("a")
         source, count = await cluster.deploy([slot])
@@ -129,11 +131,7 @@ def test_operator_and_keyed_state_are_both_in_the_acknowledgement(
         assert acknowledged.figures.bytes_written == written > 0
         assert set(acknowledged.figures.checksums) == set(cluster.files.files)
 
-    run(
-        lambda: Cluster(topology, operators, keys={"source": KeyBy(selector=lambda v: v)}),
-        work,
-        monkeypatch,
-    )
+    run(counting, work, monkeypatch)
 
 
 def overtaken(
@@ -271,12 +269,6 @@ def test_in_flight_data_are_read_where_a_restore_brings_some_and_nothing_is_othe
 
 @pytest.mark.feature("F022")
 def test_all_files_of_a_savepoint_lie_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    topology = line(vertex("source"), vertex("count"), partitioner=Partitioner.HASH)
-    operators = {
-        "source": [ScriptedSource("s", [], ["x", "y", "x", *NOTHING])],
-        "count": [Counting("c", [])],
-    }
-
     async def work(cluster: Cluster) -> None:
         (slot,) = await cluster.start("a")
         source, count = await cluster.deploy([slot])
@@ -296,11 +288,7 @@ def test_all_files_of_a_savepoint_lie_in_its_own_folder(monkeypatch: pytest.Monk
         own = [name for name in cluster.files.files if name not in files]
         assert len(own) == 2 and all(f"{JOB}/chk-2/" in name for name in own)
 
-    run(
-        lambda: Cluster(topology, operators, keys={"source": KeyBy(selector=lambda v: v)}),
-        work,
-        monkeypatch,
-    )
+    run(counting, work, monkeypatch)
 
 
 @pytest.mark.feature("F093", "F112")

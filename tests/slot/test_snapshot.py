@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.places import Place
 
 TEXT = ValueStateDescriptor("text", Types.STRING())
 OPERATOR = OperatorId(bytes(16))
@@ -46,7 +46,7 @@ class Share:
         )
         self.folder = folder
         self.driver = Driver(settings, Stores())
-        self.place: CheckpointPlace = self.driver.place(1)
+        self.place: Place = self.driver.place(1)
         self.subtask = Subtask(step_ms=1_000, max_parallelism=32)  # each slice is one piece
         state = self.subtask.backend.keyed_state(TEXT)
         for key in range(500):
@@ -184,7 +184,7 @@ def test_each_figure_of_a_snapshot_is_told_under_its_name() -> None:
         after_finish=False,
     )
     place = SimpleNamespace(bytes_written=100, checksums={"/state": CHECKSUM})
-    assert snapshot.figures(1.5, cast("CheckpointPlace", place)) == CheckpointFigures(
+    assert snapshot.figures(1.5, cast("Place", place)) == CheckpointFigures(
         sync_ms=12,
         async_ms=488,
         alignment_ms=25,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import ExecutionId
     from tidegate.state.pending import PendingSnapshot
     from tidegate.state.scope import StateScope
-    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.places import Place
 
 BACKEND_ID = "0" * 8 + "-0000-0000-0000-" + "0" * 12
 
@@ -98,7 +98,7 @@ class Uploading:
         self.acknowledged = memory.acknowledged
         self.cancel = memory.cancel
 
-    def upload(self, place: CheckpointPlace) -> SubtaskState:
+    def upload(self, place: Place) -> SubtaskState:
         keyed = self._uploads.upload(
             self._folder, self._checkpoint, place, shared=True, meta=b"meta"
         )

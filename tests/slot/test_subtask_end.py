@@ -164,13 +164,16 @@ def test_the_end_itself_may_have_to_wait_for_credit() -> None:
     assert world.states[-1] is ExecutionState.FINISHED
 
 
-def test_a_source_does_not_end_while_its_last_rows_wait_for_credit() -> None:
-    class LastRows(ScriptedSource):
-        def finish(self, out: Output) -> Steps | None:
-            out.emit(RowBatch([1, 2, 3, 4]))
-            out.emit(RowBatch([5, 6, 7, 8]))
-            return None
+class LastRows(ScriptedSource):
+    """Has two batches left as it ends."""
 
+    def finish(self, out: Output) -> Steps | None:
+        out.emit(RowBatch([1, 2, 3, 4]))
+        out.emit(RowBatch([5, 6, 7, 8]))
+        return None
+
+
+def test_a_source_does_not_end_while_its_last_rows_wait_for_credit() -> None:
     source = LastRows("s", [], [])
     world = World(source, inputs=0, credit=1, settings=WITHOUT_CHECKPOINTS).start()
     assert world.sent[0][-1] == RowBatch([1, 2, 3, 4])
@@ -182,13 +185,7 @@ def test_a_source_does_not_end_while_its_last_rows_wait_for_credit() -> None:
 
 
 def test_a_trigger_that_comes_when_the_channels_are_over_is_declined() -> None:
-    class LastWords(ScriptedSource):
-        def finish(self, out: Output) -> Steps | None:
-            out.emit(RowBatch([1, 2, 3, 4]))
-            out.emit(RowBatch([5, 6, 7, 8]))
-            return None
-
-    source = LastWords("a", [], [])
+    source = LastRows("a", [], [])
     world = World(source, inputs=0, credit=1, settings=WITHOUT_CHECKPOINTS).start()
     world.subtask.trigger(barrier(9))
     world.run()

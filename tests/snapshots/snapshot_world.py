@@ -54,9 +54,8 @@ from tidegate.model.settings import CheckpointSettings
 from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.scope import StateScope
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
-from tidegate.storage.places import CheckpointPlace
 from tidegate.storage.stores import Stores
 from tidegate.transport import codec
 from tidegate.typeinfo.key_hash import KeyHasher
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.api.state import StateDescriptor
+    from tidegate.storage.places import Place
 
 ROOT = "memory:/checkpoints"
 EPOCH = Epoch(1)
@@ -122,7 +122,7 @@ class JobWorld:
             inline_threshold_bytes=kind.inline_threshold,
             merged_file_max_bytes=1 << 20 if kind.merged else None,
         )
-        self.storage = checkpoint_storage(self.job, settings, self.stores)
+        self.storage = CheckpointStorage(self.job, settings, self.stores)
         self.folder = paths.join(self.storage.root, self.job)
         self._disk = Disk()
         self._registry = SharedStateRegistry()
@@ -291,12 +291,11 @@ class JobWorld:
             execution = ExecutionId(
                 SubtaskId(VertexId(operator_id(uid)), index), Attempt(index), EPOCH
             )
-            place = CheckpointPlace(
-                CheckpointStorageWorkerView(self.storage),
+            place = self.storage.place(
                 Barrier(number, 0, options),
                 execution,
                 lambda: self.random.getrandbits(64),
-                self.storage.merge_files(number, target=options.target),
+                merged=True,
             )
             piece = backend.snapshot(number, options)
             piece.finish()
@@ -319,7 +318,7 @@ class JobWorld:
             subtasks=subtasks,
         )
 
-    def _in_flight(self, place: CheckpointPlace, index: int) -> dict[str, Any]:
+    def _in_flight(self, place: Place, index: int) -> dict[str, Any]:
         chunks = [
             chunk(b"".join(codec.encode(RowBatch([f"row {n}"], [n], None, None)))) for n in range(3)
         ]

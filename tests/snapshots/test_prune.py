@@ -23,7 +23,7 @@ from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
 from tidegate.snapshots.checking.fsck import check
-from tidegate.snapshots.kept import KeptCheckpoint, PruneRule, Standing, to_prune
+from tidegate.snapshots.jobs import KeptCheckpoint, PruneRule, Standing, to_prune
 from tidegate.snapshots.prune import Pruning
 from tidegate.storage import paths
 

@@ -36,7 +36,6 @@ from tidegate.model.ids import (
 )
 from tidegate.model.settings import ChangelogSettings, CheckpointSettings
 from tidegate.state.log.changelog import ChangeLog
-from tidegate.storage.places import SharedPlace
 
 if TYPE_CHECKING:
     from tidegate.state.scope import StateScope
@@ -109,8 +108,8 @@ class Snapshots:
         return ChangeLog(
             scope,
             ChangelogSettings(),
-            lambda sharing: SharedPlace(
-                self.driver.storage, EXECUTION, lambda: next(self._bits), sharing
+            lambda sharing: self.driver.storage.shared_place(
+                EXECUTION, lambda: next(self._bits), sharing
             ),
             lambda call: call(),
         )

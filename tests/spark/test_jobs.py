@@ -21,7 +21,7 @@ from tests.e2e.runtimes import WITHOUT_CHECKPOINTS, Jobs, failure_of, finished
 from tests.e2e.watch import pids, view, wait_completed, wait_running
 from tests.spark.conftest import CORES
 from tidegate import JobCanceled
-from tidegate.spark.rpc import tell_of_plain_rpc
+from tidegate.spark.session import tell_of_plain_rpc
 
 
 @pytest.mark.parametrize("links", ["auto", "on"], ids=["plain links", "encrypted links"])

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.spark.python_files import ship_python_files
+from tidegate.spark.session import ship_python_files
 
 pytestmark = pytest.mark.slow
 

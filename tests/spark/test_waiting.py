@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.e2e.watch import until
 from tests.spark.conftest import CORES
-from tidegate.spark.waiting import Waiting, look
+from tidegate.spark.session import Waiting, look
 
 TAG = "test-waiting"
 

@@ -28,7 +28,7 @@ from tidegate.typeinfo.types import Types
 if TYPE_CHECKING:
     from flinkformat.snapshots import SubtaskState
     from tidegate.state.pending import PendingSnapshot
-    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.places import Place
 
 
 DESCRIPTORS = (
@@ -204,7 +204,7 @@ class BackendMachine(RuleBasedStateMachine):
             for piece in pieces:
                 piece.encode(0.1)
                 if written and piece.waiting:
-                    piece.write(cast("CheckpointPlace", MEMORY))
+                    piece.write(cast("Place", MEMORY))
                     assert piece.waiting == 0
 
     @precondition(lambda self: self.pending)

@@ -22,7 +22,7 @@ from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
 from tidegate.state.disk.store import RocksDBMemory
 from tidegate.state.pending import PendingSnapshot
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 from tidegate.storage.streams import CheckpointStateOutputStream
 
 SMALL = RocksDBSettings(

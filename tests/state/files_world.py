@@ -23,16 +23,15 @@ from tidegate.model.ids import (
 from tidegate.model.settings import CheckpointSettings
 from tidegate.storage.checkpoints import (
     CheckpointStorage,
-    CheckpointStorageWorkerView,
-    checkpoint_storage,
 )
 from tidegate.storage.memory import MemoryFiles
-from tidegate.storage.places import CheckpointPlace, SharedPlace
 from tidegate.storage.reading import StateReader
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tidegate.storage.places import Place
 
 JOB = JobId("0123456789abcdef0123456789abcdef")
 EXECUTION = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
@@ -52,14 +51,14 @@ class Driver:
     ) -> None:
         self.world = world or MemoryFiles()
         stores = stores or Stores(self.world)
-        self.storage: CheckpointStorage = checkpoint_storage(JOB, settings, stores)
+        self.storage: CheckpointStorage = CheckpointStorage(JOB, settings, stores)
         self.registry = SharedStateRegistry()
         self.checksums: dict[str, tuple[int, int]] = {}
         self._draw = random.Random(7).getrandbits
 
-    def shared_place(self, execution: ExecutionId, sharing: SharingFilesStrategy) -> SharedPlace:
+    def shared_place(self, execution: ExecutionId, sharing: SharingFilesStrategy) -> Place:
         """Where an attempt writes what is of no checkpoint."""
-        return SharedPlace(self.storage, execution, lambda: self._draw(64), sharing)
+        return self.storage.shared_place(execution, lambda: self._draw(64), sharing)
 
     def place(
         self,
@@ -69,19 +68,17 @@ class Driver:
         target: str | None = None,
         execution: ExecutionId = EXECUTION,
         storage: CheckpointStorage | None = None,
-    ) -> CheckpointPlace:
+    ) -> Place:
         options = CheckpointOptions(kind=kind, target=target)
-        storage = storage or self.storage
-        return CheckpointPlace(
-            CheckpointStorageWorkerView(storage),
+        return (storage or self.storage).place(
             Barrier(CheckpointId(checkpoint), 0, options),
             execution,
             lambda: self._draw(64),
-            storage.merge_files(CheckpointId(checkpoint), target=target),
+            merged=True,
         )
 
     def acknowledged(
-        self, handle: IncrementalRemoteKeyedStateHandle, place: CheckpointPlace
+        self, handle: IncrementalRemoteKeyedStateHandle, place: Place
     ) -> IncrementalRemoteKeyedStateHandle:
         """The handle without placeholders, as it comes to stand in the metadata."""
         place.close()

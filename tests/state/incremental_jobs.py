@@ -48,8 +48,7 @@ from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
 from tidegate.model.settings import CheckpointSettings
 from tidegate.state.disk.files import IncrementalFiles, download
 from tidegate.state.disk.local_folders import LocalFolders
-from tidegate.storage.checkpoints import CheckpointScope
-from tidegate.storage.places import CheckpointPlace
+from tidegate.storage.places import CheckpointScope, Place
 from tidegate.storage.reading import StateReader
 from tidegate.storage.state_files import resolve_relative
 
@@ -93,7 +92,7 @@ SAVEPOINTS = "memory:/savepoints"
 NOTHING = RestoredOperatorState()
 
 
-Write = Callable[[CheckpointPlace], SubtaskState]
+Write = Callable[[Place], SubtaskState]
 
 
 class Keeps(Protocol):
@@ -141,7 +140,7 @@ class Database:
         if fails:
             (folder / "000000.sst").symlink_to(folder / "gone")
 
-        def write(place: CheckpointPlace) -> SubtaskState:
+        def write(place: Place) -> SubtaskState:
             try:
                 handle = self.uploads.upload(folder, checkpoint, place, shared=True, meta=b"meta")
             except StorageFailed:
@@ -276,7 +275,7 @@ class Job(Chaos):
         states = {OperatorId(bytes(subtask.vertex)): state}
         self.acknowledgements.append(self.acknowledgement(checkpoint, subtask, states, figures))
 
-    def place(self, execution: ExecutionId, checkpoint: int) -> CheckpointPlace:
+    def place(self, execution: ExecutionId, checkpoint: int) -> Place:
         options = self.options[checkpoint]
         return self.driver.place(
             checkpoint, options.kind, target=options.target, execution=execution

@@ -13,7 +13,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import ChangelogSettings
 from tidegate.state.log.changelog import ChangeLog
 from tidegate.state.scope import StateScope
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 from tidegate.storage.store import Checksum
 from tidegate.storage.streams import CheckpointStateOutputStream
 

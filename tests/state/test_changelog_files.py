@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tidegate.state.protocols import Materialization
     from tidegate.state.scope import StateScope
     from tidegate.storage.memory import MemoryWriter
-    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.places import Place
 
 TEXT = ValueStateDescriptor("text", Types.STRING())
 KEYS = 60
@@ -104,12 +104,12 @@ class Upload:
     pending: PendingSnapshot
     fails_after: int | None
 
-    def __call__(self, place: CheckpointPlace) -> SubtaskState:
+    def __call__(self, place: Place) -> SubtaskState:
         state = self.write(place)
         self.pending.acknowledged()
         return state
 
-    def write(self, place: CheckpointPlace) -> SubtaskState:
+    def write(self, place: Place) -> SubtaskState:
         self.pending.finish()
         with self.files.full(self.fails_after):
             return self.pending.upload(place)

@@ -321,7 +321,7 @@ def test_an_upload_that_is_given_up_ends_at_its_next_part(
         write(writer, data)
         parts.append(data)
         if len(parts) == 3:
-            place.give_up()
+            place.give_up(ONE)
 
     monkeypatch.setattr(MemoryWriter, "write", counted)
     folder = fill(tmp_path / "folder", _1=A, _2=B)

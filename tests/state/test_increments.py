@@ -34,7 +34,7 @@ from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
     from tidegate.state.pending import PendingSnapshot
-    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.places import Place
 
 ID = "00000000-0000-0000-0000-000000000001"
 TEXT = ValueStateDescriptor("text", Types.STRING())
@@ -389,7 +389,7 @@ class Taken:
     number: CheckpointId
     model: dict[str, dict[object, object]]
     pending: PendingSnapshot
-    place: CheckpointPlace
+    place: Place
     known: Handle | None = None
 
 

@@ -19,7 +19,7 @@ from tidegate.checkpoint.registry import restored_paths
 from tidegate.model.ids import CheckpointId, Epoch, OperatorId
 from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
 from tidegate.state.disk.files import download
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_what_a_killed_slot_had_half_written_goes_and_its_last_checkpoint_comes_
     assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
     assert not (folder / "acknowledged-2").exists()
     used = set(restored_paths(restore_of(handle)))
-    storage = checkpoint_storage(JOB, replace(SETTINGS, directory=str(root)))
+    storage = CheckpointStorage(JOB, replace(SETTINGS, directory=str(root)))
     assert used < files_below(root)
     kept = {CheckpointId(1)}
     storage.sweep(Epoch(2), CheckpointId(3), kept=kept, used=used)

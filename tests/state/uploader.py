@@ -14,17 +14,16 @@ from tidegate.model.chance import SeededChance
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.ids import CheckpointId
 from tidegate.state.disk.files import IncrementalFiles
-from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
-from tidegate.storage.places import CheckpointPlace
+from tidegate.storage.checkpoints import CheckpointStorage
 
 if __name__ == "__main__":
     root, folder = map(Path, sys.argv[1:3])
-    storage = checkpoint_storage(JOB, replace(SETTINGS, directory=str(root)))
+    storage = CheckpointStorage(JOB, replace(SETTINGS, directory=str(root)))
     files = IncrementalFiles("0" * 8 + "-0000-0000-0000-" + "0" * 12, KeyGroupRange(0, 127))
     draw = SeededChance(7).bits64
     for number in (1, 2):
         barrier = Barrier(CheckpointId(number), 0, CheckpointOptions())
-        place = CheckpointPlace(CheckpointStorageWorkerView(storage), barrier, EXECUTION, draw)
+        place = storage.place(barrier, EXECUTION, draw)
         path = folder / f"chk-{number}"
         handle = files.upload(path, barrier.checkpoint, place, shared=True, meta=b"meta")
         (folder / f"acknowledged-{number}").write_bytes(pickle.dumps((handle, place.checksums)))

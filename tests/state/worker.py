@@ -20,7 +20,8 @@ from tidegate.api.state import (
 )
 from tidegate.model.ids import CheckpointId, JobId
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.storage.checkpoints import CheckpointScope, CheckpointStorage
+from tidegate.model.settings import CheckpointSettings
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.reading import StateReader
 from tidegate.storage.stores import Stores
@@ -42,9 +43,10 @@ RULES = MapStateDescriptor("rules")
 def main(command: str, folder: Path) -> None:
     subtask = Subtask()
     stores = Stores(MemoryFiles())
-    storage = CheckpointStorage(
-        JobId("0" * 32), stores, directory=str(folder), in_memory=False, inline_threshold_bytes=0
+    settings = CheckpointSettings(
+        storage="filesystem", directory=str(folder), inline_threshold_bytes=0
     )
+    storage = CheckpointStorage(JobId("0" * 32), settings, stores)
     if command == "restore":
         state: RestoredOperatorState = pickle.loads((folder / "handles").read_bytes())
         subtask.backend.restore(state, StateReader(storage.files, {}))
@@ -74,7 +76,7 @@ class Place:
 
     def stream(self) -> CheckpointStateOutputStream:
         name = f"state-{next(self._names)}"
-        return self._storage.create_stream(CheckpointId(1), CheckpointScope.EXCLUSIVE, name)
+        return self._storage.streams(CheckpointId(1)).create_stream(name)
 
 
 def work(subtask: Subtask, keys: range) -> None:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import StorageFailed
 from tidegate.model.ids import CheckpointId, JobId
-from tidegate.storage.checkpoints import (
-    CheckpointScope,
-)
 from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.store import Writer
+    from tidegate.storage.streams import CheckpointStateOutputStream, FileMerging
 
 
 JOB = JobId("0123456789abcdef0123456789abcdef")
@@ -24,6 +24,21 @@ ONE, TWO = CheckpointId(1), CheckpointId(2)
 
 
 EXCLUSIVE, SHARED = CheckpointScope.EXCLUSIVE, CheckpointScope.SHARED
+
+
+def stream_of(
+    storage: CheckpointStorage,
+    checkpoint: CheckpointId,
+    scope: CheckpointScope,
+    name: str,
+    *,
+    target: str | None = None,
+    merging: FileMerging | None = None,
+) -> CheckpointStateOutputStream:
+    """A stream for one state of one subtask."""
+    if scope is SHARED and target is None:
+        return storage.shared_streams.create_stream(name)
+    return storage.streams(checkpoint, target=target).create_stream(name, merging=merging)
 
 
 KIB, MIB = 1024, 1024 * 1024

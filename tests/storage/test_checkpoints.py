@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import google_crc32c
@@ -28,19 +29,27 @@ from tests.storage.checkpoint_folders import (
     TWO,
     TornFiles,
     files_below,
+    stream_of,
 )
 from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
+from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.files import FileChecksum
-from tidegate.model.ids import CheckpointId, Epoch, JobId, OperatorId
+from tidegate.model.ids import (
+    Attempt,
+    CheckpointId,
+    Epoch,
+    ExecutionId,
+    JobId,
+    OperatorId,
+    SubtaskId,
+    VertexId,
+)
 from tidegate.model.settings import CheckpointSettings
 from tidegate.storage.checkpoints import (
-    FACTORIES_MAX,
-    CheckpointScope,
     CheckpointStorage,
-    CheckpointStorageWorkerView,
-    checkpoint_storage,
 )
 from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.places import CheckpointScope
 from tidegate.storage.state_files import resolve_relative
 from tidegate.storage.stores import Stores
 
@@ -48,11 +57,11 @@ OTHER_JOB = JobId("f" * 32)
 
 
 def in_files(folder: Path, job: JobId = JOB) -> CheckpointStorage:
-    return checkpoint_storage(job, CheckpointSettings(storage="filesystem", directory=str(folder)))
+    return CheckpointStorage(job, CheckpointSettings(storage="filesystem", directory=str(folder)))
 
 
 def in_driver_memory(world: MemoryFiles | None = None) -> CheckpointStorage:
-    return checkpoint_storage(JOB, CheckpointSettings(), Stores(world or MemoryFiles()))
+    return CheckpointStorage(JOB, CheckpointSettings(), Stores(world or MemoryFiles()))
 
 
 @pytest.mark.feature("F021")
@@ -138,14 +147,14 @@ def test_a_checkpoint_is_never_replaced(tmp_path: Path) -> None:
 @pytest.mark.feature("F025")
 def test_small_state_stays_in_its_handle_and_large_state_goes_to_a_file(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
-    small = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
+    small = stream_of(storage, ONE, EXCLUSIVE, "1-0-a")
     small.write(b"x" * KIB)
     handle = small.close_and_get_handle()
     assert handle == ByteStreamStateHandle(f"{tmp_path}/{JOB}/chk-1/1-0-a", b"x" * KIB)
     assert files_below(tmp_path) == set()
     assert small.checksums == {}
 
-    large = storage.create_stream(ONE, EXCLUSIVE, "1-0-b")
+    large = stream_of(storage, ONE, EXCLUSIVE, "1-0-b")
     for _ in range(1024):
         large.write(b"y" * KIB)
     assert large.position == MIB
@@ -158,25 +167,28 @@ def test_small_state_stays_in_its_handle_and_large_state_goes_to_a_file(tmp_path
 
 
 @pytest.mark.feature("F023")
-def test_where_a_checkpoint_goes_is_found_out_once(tmp_path: Path) -> None:
-    view = CheckpointStorageWorkerView(in_files(tmp_path))
-    first = view.resolve_checkpoint_storage_location(ONE, None)
-    assert view.resolve_checkpoint_storage_location(ONE, None) is first
-    elsewhere = view.resolve_checkpoint_storage_location(ONE, f"{tmp_path}/savepoint")
-    assert (first.folder, elsewhere.folder) == (
-        f"{tmp_path}/{JOB}/chk-1",
-        f"{tmp_path}/savepoint",
-    )
-    for number in range(2, 2 + FACTORIES_MAX):
-        view.resolve_checkpoint_storage_location(CheckpointId(number), None)
-    assert len(view._factories) == FACTORIES_MAX, "old ones are forgotten"
-    assert view.resolve_checkpoint_storage_location(ONE, None) == first
+def test_all_states_of_a_checkpoint_go_to_its_folder_and_of_a_savepoint_to_the_target(
+    tmp_path: Path,
+) -> None:
+    storage, numbers = in_files(tmp_path), count(1)
+    subtask = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
+
+    def folders(target: str | None) -> list[str]:
+        barrier = Barrier(ONE, 0, CheckpointOptions(target=target))
+        place = storage.place(barrier, subtask, lambda: next(numbers))
+        for scope in (EXCLUSIVE, EXCLUSIVE, SHARED):
+            place.write([b"x" * MIB], scope)
+        return [file.rpartition("/")[0] for file in place.checksums]
+
+    own, savepoint = f"{tmp_path}/{JOB}/chk-1", f"{tmp_path}/savepoint"
+    assert folders(None) == [own, own, f"{tmp_path}/{JOB}/shared"]
+    assert folders(savepoint) == [savepoint] * 3
 
 
 def test_the_threshold_itself_goes_to_a_file(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
     for size, kind in ((20 * KIB - 1, ByteStreamStateHandle), (20 * KIB, RelativeFileStateHandle)):
-        stream = storage.create_stream(ONE, EXCLUSIVE, f"1-0-{size}")
+        stream = stream_of(storage, ONE, EXCLUSIVE, f"1-0-{size}")
         stream.write(b"x" * size)
         assert isinstance(stream.close_and_get_handle(), kind)
 
@@ -185,14 +197,14 @@ def test_shared_state_has_an_absolute_place_and_that_of_a_savepoint_a_relative(
     tmp_path: Path,
 ) -> None:
     storage = in_files(tmp_path / "c")
-    shared = storage.create_stream(ONE, CheckpointScope.SHARED, "1-0-a")
+    shared = stream_of(storage, ONE, CheckpointScope.SHARED, "1-0-a")
     shared.write(b"x" * MIB)
     place = f"{tmp_path}/c/{JOB}/shared/1-0-a"
     assert shared.close_and_get_handle() == FileStateHandle(place, MIB)
 
     target = storage.initialize_savepoint_location(str(tmp_path / "s"), 0xABC)
     assert target == f"{tmp_path}/s/savepoint-012345-000000000abc"
-    stream = storage.create_stream(ONE, CheckpointScope.SHARED, "1-0-b", target=target)
+    stream = stream_of(storage, ONE, CheckpointScope.SHARED, "1-0-b", target=target)
     stream.write(b"x" * MIB)
     handle = stream.close_and_get_handle()
     assert handle == RelativeFileStateHandle("1-0-b", MIB, file_path=f"{target}/1-0-b")
@@ -203,11 +215,11 @@ def test_shared_state_has_an_absolute_place_and_that_of_a_savepoint_a_relative(
 @pytest.mark.feature("F026")
 def test_a_stream_closed_without_a_handle_leaves_nothing(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
-    with storage.create_stream(ONE, EXCLUSIVE, "1-0-a") as stream:
+    with stream_of(storage, ONE, EXCLUSIVE, "1-0-a") as stream:
         stream.write(b"x" * MIB)
         assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-a"}
     assert files_below(tmp_path) == set()
-    with storage.create_stream(ONE, EXCLUSIVE, "1-0-b") as kept:
+    with stream_of(storage, ONE, EXCLUSIVE, "1-0-b") as kept:
         kept.write(b"x" * MIB)
         kept.close_and_get_handle()
     assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-b"}
@@ -217,8 +229,8 @@ def test_a_stream_closed_without_a_handle_leaves_nothing(tmp_path: Path) -> None
 def test_no_handle_names_a_file_that_was_not_written_to_its_end() -> None:
     world = TornFiles()
     settings = CheckpointSettings(storage="filesystem", directory="memory:/c")
-    storage = checkpoint_storage(JOB, settings, Stores(world))
-    stream = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
+    storage = CheckpointStorage(JOB, settings, Stores(world))
+    stream = stream_of(storage, ONE, EXCLUSIVE, "1-0-a")
     stream.write(b"x" * MIB)
     with pytest.raises(StorageFailed, match="disk is full"):
         stream.close_and_get_handle()
@@ -230,12 +242,10 @@ def test_no_handle_names_a_file_that_was_not_written_to_its_end() -> None:
 @pytest.mark.parametrize("target", [None, "memory:/savepoints/savepoint-1"])
 def test_without_a_folder_every_location_is_in_memory(target: str | None) -> None:
     files = MemoryFiles()
-    storage = checkpoint_storage(JOB, CheckpointSettings(), Stores(files))
+    storage = CheckpointStorage(JOB, CheckpointSettings(), Stores(files))
     assert storage.initialize_location(CheckpointId(1)).startswith("memory:")
     for scope in CheckpointScope:
-        with storage.create_stream(
-            CheckpointId(1), scope, f"s-{scope.value}", target=target
-        ) as out:
+        with stream_of(storage, CheckpointId(1), scope, f"s-{scope.value}", target=target) as out:
             out.write(b"state")
             handle = out.close_and_get_handle()
         assert isinstance(handle, ByteStreamStateHandle)
@@ -248,7 +258,7 @@ def test_without_a_folder_state_stays_in_handles_up_to_five_mebibytes() -> None:
     world = MemoryFiles()
     storage = in_driver_memory(world)
     storage.initialize_base_locations()
-    stream = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
+    stream = stream_of(storage, ONE, EXCLUSIVE, "1-0-a")
     stream.write(b"x" * 5 * MIB)
     handle = stream.close_and_get_handle()
     assert isinstance(handle, ByteStreamStateHandle)
@@ -257,7 +267,7 @@ def test_without_a_folder_state_stays_in_handles_up_to_five_mebibytes() -> None:
     pointer = storage.files.write_metadata(storage.initialize_location(ONE), b"m")
     assert storage.files.read_metadata(pointer).data == b"m"
 
-    large = storage.create_stream(ONE, EXCLUSIVE, "1-0-b")
+    large = stream_of(storage, ONE, EXCLUSIVE, "1-0-b")
     with pytest.raises(StorageFailed) as caught:
         large.write(b"x" * (5 * MIB + 1))
     assert "larger than the maximum permitted memory-backed state" in caught.value.what
@@ -267,8 +277,8 @@ def test_without_a_folder_state_stays_in_handles_up_to_five_mebibytes() -> None:
 
 def test_driver_memory_with_a_folder_puts_only_the_metadata_there(tmp_path: Path) -> None:
     settings = CheckpointSettings(storage="jobmanager", directory=str(tmp_path))
-    storage = checkpoint_storage(JOB, settings)
-    stream = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
+    storage = CheckpointStorage(JOB, settings)
+    stream = stream_of(storage, ONE, EXCLUSIVE, "1-0-a")
     stream.write(b"x" * MIB)
     assert isinstance(stream.close_and_get_handle(), ByteStreamStateHandle)
     storage.files.write_metadata(storage.initialize_location(ONE), b"m")
@@ -298,12 +308,12 @@ def test_a_discarded_checkpoint_leaves_shared_files_and_nothing_else(tmp_path: P
     places: list[str] = []
     for checkpoint in (ONE, TWO):
         location = storage.initialize_location(checkpoint)
-        stream = storage.create_stream(checkpoint, EXCLUSIVE, "1-0-a")
+        stream = stream_of(storage, checkpoint, EXCLUSIVE, "1-0-a")
         stream.write(b"x" * MIB)
         places += stream.checksums or [f"{location}/1-0-a"]
         stream.close_and_get_handle()
         storage.files.write_metadata(location, b"m")
-    shared = storage.create_stream(ONE, CheckpointScope.SHARED, "1-0-s")
+    shared = stream_of(storage, ONE, CheckpointScope.SHARED, "1-0-s")
     shared.write(b"x" * MIB)
     shared.close_and_get_handle()
 
@@ -380,7 +390,7 @@ def test_a_sweep_takes_what_earlier_runs_left_and_no_kept_checkpoint_names(tmp_p
     storage = in_files(tmp_path)
 
     def state(checkpoint: int, scope: CheckpointScope, name: str) -> str:
-        with storage.create_stream(CheckpointId(checkpoint), scope, name) as stream:
+        with stream_of(storage, CheckpointId(checkpoint), scope, name) as stream:
             stream.write(b"x" * MIB)
             handle = stream.close_and_get_handle()
         assert isinstance(handle, FileStateHandle | RelativeFileStateHandle)

@@ -18,15 +18,23 @@ from flinkformat.handles import (
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata import decode, encode
 from flinkformat.snapshots import CheckpointMetadata, OperatorState, SubtaskState
-from tests.storage.checkpoint_folders import EXCLUSIVE, JOB, KIB, ONE, TornFiles, files_below
+from tests.storage.checkpoint_folders import (
+    EXCLUSIVE,
+    JOB,
+    KIB,
+    ONE,
+    TornFiles,
+    files_below,
+    stream_of,
+)
 from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import OperatorId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.storage.checkpoints import CheckpointStorage, checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
-from tidegate.storage.merging import FileMerging
 from tidegate.storage.stores import Stores
+from tidegate.storage.streams import FileMerging
 
 
 def merged(
@@ -38,7 +46,7 @@ def merged(
         inline_threshold_bytes=threshold,
         merged_file_max_bytes=largest,
     )
-    return checkpoint_storage(JOB, settings, Stores(files))
+    return CheckpointStorage(JOB, settings, Stores(files))
 
 
 def in_files(folder: Path, **options: int) -> CheckpointStorage:
@@ -54,7 +62,7 @@ def begun(storage: CheckpointStorage) -> FileMerging:
 def written(
     storage: CheckpointStorage, merging: FileMerging, name: str, *pieces: bytes
 ) -> StreamStateHandle:
-    with storage.create_stream(ONE, EXCLUSIVE, name, merging=merging) as stream:
+    with stream_of(storage, ONE, EXCLUSIVE, name, merging=merging) as stream:
         for piece in pieces:
             stream.write(piece)
         return stream.close_and_get_handle()
@@ -124,7 +132,7 @@ def test_a_state_that_is_given_up_takes_no_other_with_it(tmp_path: Path) -> None
     storage = in_files(tmp_path)
     merging = begun(storage)
     before = written(storage, merging, "1-0-a", b"before")
-    with storage.create_stream(ONE, EXCLUSIVE, "1-0-b", merging=merging) as stream:
+    with stream_of(storage, ONE, EXCLUSIVE, "1-0-b", merging=merging) as stream:
         stream.write(b"nobody's")
     after = written(storage, merging, "1-0-c", b"after")
     merging.close()
@@ -138,7 +146,7 @@ def test_two_states_at_once_are_a_mistake_that_is_noticed(tmp_path: Path) -> Non
     storage = in_files(tmp_path)
     merging = begun(storage)
     first, second = (
-        storage.create_stream(ONE, EXCLUSIVE, name, merging=merging) for name in ("1-0-a", "1-0-b")
+        stream_of(storage, ONE, EXCLUSIVE, name, merging=merging) for name in ("1-0-a", "1-0-b")
     )
     first.write(b"a")
     second.write(b"b")
@@ -162,7 +170,7 @@ def test_a_file_that_cannot_be_closed_is_no_file() -> None:
 def test_a_savepoint_and_a_driver_that_keeps_state_itself_share_no_files(tmp_path: Path) -> None:
     """A savepoint can be moved: its handles are relative, and a segment's place is absolute."""
     assert in_files(tmp_path).merge_files(ONE, target=str(tmp_path / "savepoint-1")) is None
-    assert checkpoint_storage(JOB, CheckpointSettings()).merge_files(ONE) is None
+    assert CheckpointStorage(JOB, CheckpointSettings()).merge_files(ONE) is None
 
 
 @given(

@@ -9,7 +9,7 @@ from flinkformat.handles import StreamStateHandle
 from tests.state.files_world import SETTINGS, Driver
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.settings import CheckpointSettings
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 
 DATA = bytes(range(256)) * 33_000
 

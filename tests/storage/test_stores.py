@@ -12,25 +12,25 @@ from tidegate.storage.fsspec_fs import FsspecStore
 from tidegate.storage.local import LocalStore
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.store import write_new
-from tidegate.storage.stores import Stores, open_store
+from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_a_path_and_its_url_open_the_same_files(tmp_path: Path) -> None:
-    write_new(open_store(str(tmp_path)), "f", b"1")
-    assert isinstance(open_store(tmp_path.as_uri()), LocalStore)
-    assert open_store(tmp_path.as_uri()).read("f") == b"1"
+    write_new(Stores().open(str(tmp_path)), "f", b"1")
+    assert isinstance(Stores().open(tmp_path.as_uri()), LocalStore)
+    assert Stores().open(tmp_path.as_uri()).read("f") == b"1"
 
 
 def test_a_scheme_that_arrow_lacks_goes_to_fsspec() -> None:
-    assert isinstance(open_store("local:///tmp"), FsspecStore)
+    assert isinstance(Stores().open("local:///tmp"), FsspecStore)
 
 
 def test_a_scheme_nobody_knows_is_refused_with_what_to_install() -> None:
     with pytest.raises(ConfigError, match="no driver for zzz: files") as caught:
-        open_store("zzz://a/b")
+        Stores().open("zzz://a/b")
     assert "tidegate[fsspec]" in caught.value.remedy
 
 

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from tidegate.typeinfo.key_classes import with_key_classes
+from tidegate.typeinfo.evolution import serializer_standing_in
 from tidegate.typeinfo.key_hash import key_type_of
+from tidegate.typeinfo.plain_keys import with_key_classes
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
-from tidegate.typeinfo.stand_ins import serializer_standing_in
 from tidegate.typeinfo.types import NumberTypeInfo, TypeInformation, Types
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.datastream.fakes import environment, numbers
 from tidegate import MapFunction
 from tidegate.operators.map import MapOperator
-from tidegate.typeinfo.unpicklable import unpicklable_part
+from tidegate.typeinfo.by_value import unpicklable_part
 
 
 class Slotted:

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from flinkformat.row import Row
 from tidegate.errors import FormatError
 from tidegate.model.duration import Instant
-from tidegate.typeinfo.found_types import type_of_values
-from tidegate.typeinfo.hints import type_of_hint
+from tidegate.typeinfo.arrow import column_of, column_type, recast, values_of
+from tidegate.typeinfo.evolution import serializer_standing_in
+from tidegate.typeinfo.hints import type_of_hint, type_of_values
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
-from tidegate.typeinfo.stand_ins import serializer_standing_in
 from tidegate.typeinfo.types import RecordTypeInfo, TypeInformation, Types
-from tidegate.typeinfo.value_columns import column_of, column_type, recast, values_of
 
 
 @dataclass

@@ -13,6 +13,7 @@ from tests.worlds.store import CheckpointStore
 from tidegate.api.job import MasterTriggerRestoreHook
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.coordinator.events import Woke
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.graph.job_graph import JobGraph
 from tidegate.jobmaster.commands import (
@@ -24,7 +25,7 @@ from tidegate.jobmaster.commands import (
     SendToSlot,
     StatusChanged,
 )
-from tidegate.jobmaster.events import JobEvent, JobStarted, SlotLeft, Woke
+from tidegate.jobmaster.events import JobEvent, JobStarted, SlotLeft
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.model.control import (
     Accepted,

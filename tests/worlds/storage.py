@@ -7,8 +7,8 @@ from typing import Any
 
 from flinkformat.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
 from tidegate.model.files import FileChecksum
-from tidegate.storage.checkpoints import CheckpointScope, CheckpointStorage
-from tidegate.storage.stream_factory import CheckpointStreamFactory
+from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.places import CheckpointScope, Place
 from tidegate.storage.streams import CheckpointStateOutputStream
 
 _NAMES = count()
@@ -70,20 +70,16 @@ class SlowStorage:
         self._storage = storage
         self._slow = slow
 
-    def stream_factory(self, *place: Any, **more: Any) -> "SlowFactory":
-        return SlowFactory(self._storage.stream_factory(*place, **more), self._slow)
+    def place(self, *of: Any, **more: Any) -> Place:
+        place = self._storage.place(*of, **more)
+        stream = place.stream
+
+        def slow(*named: Any, **more: Any) -> object:
+            self._slow()
+            return stream(*named, **more)
+
+        place.stream = slow  # type: ignore[method-assign]
+        return place
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._storage, name)
-
-
-class SlowFactory:
-    """Makes streams that take a while."""
-
-    def __init__(self, factory: CheckpointStreamFactory, slow: Callable[[], None]) -> None:
-        self._factory = factory
-        self._slow = slow
-
-    def create_stream(self, *named: Any, **more: Any) -> object:
-        self._slow()
-        return self._factory.create_stream(*named, **more)

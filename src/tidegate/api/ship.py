@@ -23,7 +23,7 @@ def dumps(value: object, *, name: str) -> bytes:
     try:
         return pickled_by_value(value)
     except Exception as error:
-        from tidegate.typeinfo.unpicklable import unpicklable_part
+        from tidegate.typeinfo.by_value import unpicklable_part
 
         part = unpicklable_part(value)
         raise GraphError(

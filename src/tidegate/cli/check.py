@@ -14,7 +14,7 @@ from tidegate.cli.run import pyflink_modules, run_program, settings_of
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
 from tidegate.datastream.program import CHECK_VARIABLE
 from tidegate.errors import ConfigError
-from tidegate.upgrade.program import Checked
+from tidegate.upgrade.check import Checked
 
 if TYPE_CHECKING:
     from pathlib import Path

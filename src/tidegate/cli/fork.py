@@ -15,7 +15,7 @@ from tidegate.cli.options import (
     with_summary_file,
 )
 from tidegate.cli.run import pyflink_modules, run_program, settings_of, write_summaries_to
-from tidegate.cli.savepoint import FORMATS
+from tidegate.cli.running import FORMATS
 from tidegate.config import checkpointing, recovery
 from tidegate.errors import UserError
 from tidegate.model.settings import ClaimMode

@@ -12,11 +12,11 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from enum import Enum
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate import __version__
-from tidegate.cli.requirements import installed_version, requirements
 from tidegate.config import checkpointing, high_availability, rest, slots, state_backend
 from tidegate.config.log import LEVEL_VARIABLE, LEVELS
 from tidegate.datastream.process.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE
@@ -25,7 +25,7 @@ from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tidegate.config.configuration import Configuration
 
@@ -39,6 +39,11 @@ _VARIABLES: Final = (
 _JAVA: Final = 17
 _FILES_MIN: Final = 1_024
 _GIB: Final = 1 << 30
+
+_REQUIREMENT: Final = re.compile(r"^([\w.-]+)(?:\[[^\]]*\])?\s*([^;]*)(?:;(.*))?$")
+_EXTRA: Final = re.compile(r"extra == ['\"]([\w-]+)['\"]")
+_NOT_OURS: Final = {"all", "dev"}
+"""Extras that are made of others, or that a user never installs."""
 
 
 class Verdict(Enum):
@@ -60,6 +65,77 @@ class Finding:
     verdict: Verdict
     found: str
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A package, the accepted versions, and the installed version (None: not installed)."""
+
+    package: str
+    versions: str
+    installed: str | None
+
+    @property
+    def met(self) -> bool:
+        if self.installed is None:
+            return False
+        here = _numbers(self.installed)
+        bounds = (bound.strip() for bound in self.versions.split(",") if bound.strip())
+        return all(_holds(here, bound) for bound in bounds)
+
+    def __str__(self) -> str:
+        if self.met:
+            return f"{self.package} {self.installed}"
+        if self.installed is None:
+            return f"no {self.package}"
+        return f"{self.package} {self.installed}, not {self.versions}"
+
+
+def installed_version(package: str) -> str | None:
+    """Version of a package that this Python finds; None if it finds none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def requirements(installed: Callable[[str], str | None]) -> dict[str, list[Requirement]]:
+    """Required packages by extra; always required ones are under "".
+
+    Empty where the source is used as it lies, without the metadata of an installed package.
+    """
+    try:
+        lines = requires("tidegate") or []
+    except PackageNotFoundError:
+        return {}
+    found: dict[str, list[Requirement]] = {}
+    for extra, package, versions in _parsed(lines):
+        found.setdefault(extra, []).append(Requirement(package, versions, installed(package)))
+    return found
+
+
+def _parsed(lines: Iterable[str]) -> Iterable[tuple[str, str, str]]:
+    for line in lines:
+        match = _REQUIREMENT.match(line)
+        assert match is not None, f"a requirement of ours that cannot be read: {line}"
+        package, versions, marker = match[1], match[2].strip(), match[3] or ""
+        extra = _EXTRA.search(marker)
+        elsewhere = "sys_platform" in marker and sys.platform == "win32"
+        if not elsewhere and (extra is None or extra[1] not in _NOT_OURS):
+            yield "" if extra is None else extra[1], package, versions
+
+
+def _holds(here: tuple[int, ...], bound: str) -> bool:
+    if bound.startswith(">="):
+        return here >= _numbers(bound[2:])
+    if bound.startswith("=="):
+        return here == _numbers(bound[2:])
+    assert bound.startswith("<"), f"a bound of ours that cannot be read: {bound}"
+    return here < _numbers(bound[1:])
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3])
 
 
 def examine(

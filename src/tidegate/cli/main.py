@@ -18,62 +18,36 @@ from tidegate.errors import TidegateError, UserError
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
 
-# Repeated here, so that the list of commands appears without loading them.
+# Module and function of each command, and its line, which is repeated here so that the list of
+# commands appears without loading them.
 SECTIONS: Final = {
     "Running": {
-        "run": ("tidegate.cli.run:run", "Run the program SCRIPT with its arguments ARGS."),
-        "fork": (
-            "tidegate.cli.fork:fork",
-            "Start a second job from the state of a running one.",
-        ),
-        "plan": ("tidegate.cli.plan:plan", "Show the job that a program would run."),
-        "check": (
-            "tidegate.cli.check:check",
-            "Check whether a changed program fits a snapshot.",
-        ),
+        "run": ("run:run", "Run the program SCRIPT with its arguments ARGS."),
+        "fork": ("fork:fork", "Start a second job from the state of a running one."),
+        "plan": ("plan:plan", "Show the job that a program would run."),
+        "check": ("check:check", "Check whether a changed program fits a snapshot."),
     },
     "Running jobs": {
-        "list": ("tidegate.cli.list:list_jobs", "List the jobs of a checkpoint folder."),
-        "checkpoint": (
-            "tidegate.cli.checkpoint:checkpoint",
-            "Take a checkpoint of a running job now.",
-        ),
-        "savepoint": (
-            "tidegate.cli.savepoint:savepoint",
-            "Take a savepoint of a running job, or delete one.",
-        ),
-        "stop": ("tidegate.cli.stop:stop", "Stop a running job with a savepoint."),
-        "cancel": ("tidegate.cli.stop:cancel", "End a running job at once."),
+        "list": ("list:list_jobs", "List the jobs of a checkpoint folder."),
+        "checkpoint": ("running:checkpoint", "Take a checkpoint of a running job now."),
+        "savepoint": ("running:savepoint", "Take a savepoint of a running job, or delete one."),
+        "stop": ("running:stop", "Stop a running job with a savepoint."),
+        "cancel": ("running:cancel", "End a running job at once."),
     },
     "Snapshots": {
-        "inspect": (
-            "tidegate.cli.inspect:inspect",
-            "Show what a checkpoint or savepoint holds.",
-        ),
-        "diff": (
-            "tidegate.cli.diff:diff",
-            "Show how two snapshots differ.",
-        ),
-        "fsck": (
-            "tidegate.cli.fsck:fsck",
-            "Check that no file of a snapshot is missing or damaged.",
-        ),
-        "prune": (
-            "tidegate.cli.prune:prune",
-            "Remove kept checkpoints that no job needs.",
-        ),
-        "migrate": (
-            "tidegate.cli.migrate:migrate",
-            "Turn a savepoint of Flink into one of Tidegate.",
-        ),
+        "inspect": ("inspect:inspect", "Show what a checkpoint or savepoint holds."),
+        "diff": ("diff:diff", "Show how two snapshots differ."),
+        "fsck": ("fsck:fsck", "Check that no file of a snapshot is missing or damaged."),
+        "prune": ("prune:prune", "Remove kept checkpoints that no job needs."),
+        "migrate": ("migrate:migrate", "Turn a savepoint of Flink into one of Tidegate."),
     },
     "Setting up": {
-        "init": ("tidegate.cli.init:init", "Start a new project in FOLDER."),
-        "doctor": ("tidegate.cli.doctor:doctor", "Check whether jobs can run on this machine."),
-        "options": ("tidegate.cli.option_list:options", "List the options that can be set."),
-        "config": ("tidegate.cli.config:config", "Show the settings in effect."),
+        "init": ("init:init", "Start a new project in FOLDER."),
+        "doctor": ("doctor:doctor", "Check whether jobs can run on this machine."),
+        "options": ("option_list:options", "List the options that can be set."),
+        "config": ("config:config", "Show the settings in effect."),
         "completion": (
-            "tidegate.cli.completion:completion",
+            "completion:completion",
             "Print the script that makes a shell complete commands.",
         ),
     },
@@ -101,7 +75,7 @@ class Commands(click.Group):
         if place is None:
             return None
         module, _, attribute = place.partition(":")
-        command = getattr(import_module(module), attribute)
+        command = getattr(import_module(f"tidegate.cli.{module}"), attribute)
         assert isinstance(command, click.Command), place
         return command
 

@@ -71,15 +71,15 @@ _FOLDER = click.option(
     help="Checkpoint folder of the job; by default execution.checkpointing.dir.",
 )
 
-_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
+with_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
-_KEY_FILE = click.option(
+with_key_file = click.option(
     "--key-file",
     type=_FILE,
     help="File with the key that signs the snapshots; snapshots not signed with it are refused.",
 )
 
-_RUNTIME = click.option(
+with_runtime = click.option(
     "--runtime",
     metavar="NAME",
     shell_complete=lambda context, parameter, begun: [
@@ -88,7 +88,7 @@ _RUNTIME = click.option(
     help="Where the job runs: local or spark.",
 )
 
-_SUMMARY_FILE = click.option(
+with_summary_file = click.option(
     "--json",
     "summary_file",
     metavar="FILE",
@@ -114,29 +114,9 @@ def with_program(command: Command) -> Command:
     return _with(_PROGRAM, command)
 
 
-def with_summary_file(command: Command) -> Command:
-    """Adds the file for summaries of jobs, ``summary_file``."""
-    return _SUMMARY_FILE(command)
-
-
 def with_folder(command: Command) -> Command:
     """Adds the checkpoint folder; `cli.jobs.folder_of` reads it."""
     return _with((*_SETTINGS, _FOLDER), command)
-
-
-def with_runtime(command: Command) -> Command:
-    """Adds the place where a program runs, ``runtime``."""
-    return _RUNTIME(command)
-
-
-def with_key_file(command: Command) -> Command:
-    """Adds the key of signed snapshots, ``key_file``."""
-    return _KEY_FILE(command)
-
-
-def with_json(command: Command) -> Command:
-    """Adds the choice of JSON, ``as_json``."""
-    return _AS_JSON(command)
 
 
 def tell(text: str, *, as_json: bool, **facts: object) -> None:

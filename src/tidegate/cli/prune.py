@@ -14,7 +14,7 @@ from tidegate.cli.tables import counted, show
 from tidegate.clock import SystemClock
 from tidegate.config.spans import span_ms
 from tidegate.errors import ConfigError
-from tidegate.snapshots.kept import PruneRule
+from tidegate.snapshots.jobs import PruneRule
 from tidegate.snapshots.prune import Pruning
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores

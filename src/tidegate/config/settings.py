@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.config import checkpointing, execution, high_availability, reporting, restarts, slots
+from tidegate.config import checkpointing, execution, high_availability, recovery, reporting, slots
 from tidegate.config.checkpointing import checkpoint_settings
 from tidegate.config.high_availability import zookeeper_settings
-from tidegate.config.recovery import restore_settings
+from tidegate.config.recovery import rescale_settings, restart_settings, restore_settings
 from tidegate.config.rest import rest_settings
-from tidegate.config.restarts import rescale_settings, restart_settings
 from tidegate.config.security import link_settings
 from tidegate.config.slots import slot_settings
 from tidegate.config.warnings import SILENCED
@@ -24,7 +23,7 @@ def job_settings(configuration: ReadableConfig) -> JobSettings:
     return JobSettings(
         checkpoints=checkpoints,
         restart=restart_settings(configuration, checkpointing=checkpoints.periodic),
-        failover=FailoverStrategy(configuration.get(restarts.FAILOVER_STRATEGY)),
+        failover=FailoverStrategy(configuration.get(recovery.FAILOVER_STRATEGY)),
         rescale=rescale_settings(configuration, checkpoints),
         restore=restore_settings(configuration),
         slot=slot_settings(configuration),

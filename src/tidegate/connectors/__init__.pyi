@@ -11,13 +11,13 @@ from tidegate.api.source import SourceReader as SourceReader
 from tidegate.api.source import SplitEnumerator as SplitEnumerator
 from tidegate.connectors.collect import CollectSink as CollectSink
 from tidegate.connectors.collection import CollectionSource as CollectionSource
-from tidegate.connectors.files.csv_schema import CsvSchema as CsvSchema
 from tidegate.connectors.files.file_sink import FileSink as FileSink
 from tidegate.connectors.files.file_sink import FileSinkBuilder as FileSinkBuilder
 from tidegate.connectors.files.file_source import FileSource as FileSource
 from tidegate.connectors.files.file_source import FileSourceBuilder as FileSourceBuilder
 from tidegate.connectors.files.formats import BulkFormat as BulkFormat
 from tidegate.connectors.files.formats import CsvReaderFormat as CsvReaderFormat
+from tidegate.connectors.files.formats import CsvSchema as CsvSchema
 from tidegate.connectors.files.formats import (
     ParquetColumnarRowInputFormat as ParquetColumnarRowInputFormat,
 )

@@ -164,7 +164,7 @@ class CollectCoordinator:
     def subtask_ready(self, subtask: int) -> None: ...
 
     def subtask_reset(self, subtask: int, checkpoint: CheckpointId | None) -> None:
-        """Does nothing: the new attempt sends again what was not confirmed."""
+        # The new attempt sends again what was not confirmed.
         self._unconfirmed = [one for one in self._unconfirmed if one[0] != subtask]
 
     def on_event(self, subtask: int, event: OperatorEvent) -> None:
@@ -178,8 +178,7 @@ class CollectCoordinator:
             self._confirm()
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """Has no state: the writers keep what is not confirmed."""
-        return b""
+        return b""  # the writers keep what is not confirmed
 
     def on_complete(self, checkpoint: CheckpointId) -> None: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
@@ -38,18 +38,12 @@ class CollectionSource:
     type_info: of the values; None for any Python object.
     """
 
+    bounded = True
+    split_type = CollectionSplit
+
     def __init__(self, values: Sequence[object], type_info: TypeInformation | None = None) -> None:
         self._values = list(values)
         self._type = type_info
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def split_type(self) -> type[CollectionSplit]:
-        """Class of the splits, which a restore checks."""
-        return CollectionSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from tidegate.api.pieces import TURN_S, PieceSize
-from tidegate.connectors.rate import RowRate
-from tidegate.connectors.split_list import SplitListEnumerator
-from tidegate.errors import ConfigError
+from tidegate.connectors.shares import RowRate, SplitListEnumerator, check_rate
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.types import Types
 
@@ -47,19 +45,13 @@ class NumberSequenceSource:
     arrow: as Arrow batches with one column, ``value``.
     """
 
+    bounded = True
+    split_type = NumberSplit
+
     def __init__(self, start: int, end: int, *, arrow: bool = False) -> None:
         self._start = start
         self._end = end
         self._arrow = arrow
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def split_type(self) -> type[NumberSplit]:
-        """Class of the splits, which a restore checks."""
-        return NumberSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -90,6 +82,8 @@ class DataGeneratorSource:
     in order.
     """
 
+    split_type = NumberSplit
+
     def __init__(
         self,
         generator_function: Callable[[int], object],
@@ -106,11 +100,6 @@ class DataGeneratorSource:
     @property
     def bounded(self) -> bool:
         return self._count is not None
-
-    @property
-    def split_type(self) -> type[NumberSplit]:
-        """Class of the splits, which a restore checks."""
-        return NumberSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -232,16 +221,6 @@ class NumberReader:
     def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
     def close(self) -> None: ...
-
-
-def check_rate(rate: float | None, where: str) -> None:
-    is_number = isinstance(cast("object", rate), int | float)
-    if rate is not None and not (is_number and rate > 0):
-        raise ConfigError(
-            f"The rate is {rate!r} rows a second",
-            where=where,
-            remedy="Give a number above 0, or None for no limit.",
-        )
 
 
 def _next_of(split: NumberSplit) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from tidegate.config.spans import Span, millis_of
-from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.errors import UserError, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 
@@ -49,6 +49,16 @@ class Page(Generic[Position]):
     timestamps_ms: Sequence[int] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PollingSplit:
+    """State of a split: the next position, and rows read before it that have not left yet."""
+
+    name: str
+    position: Any
+    waiting: Batch | None = None
+    end: bool = False
+
+
 class PollingSource(ABC, Generic[Position]):
     """A source that polls for pages, such as a paged API, a queue, or a growing table.
 
@@ -65,6 +75,9 @@ class PollingSource(ABC, Generic[Position]):
 
     produced_type: TypeInformation | None = None
     """Type of the rows, where it is known."""
+
+    split_type = PollingSplit
+    """Class of the splits, which a restore checks."""
 
     @abstractmethod
     def start(self, split: str) -> Position:
@@ -84,11 +97,6 @@ class PollingSource(ABC, Generic[Position]):
     def close(self) -> None:
         """Disconnects; called once at the end."""
 
-    @property
-    def split_type(self) -> type[PollingSplit]:
-        """Class of the splits, which a restore checks."""
-        return PollingSplit
-
     def enumerator(
         self, context: EnumeratorContext[PollingSplit], restored: bytes | None
     ) -> SplitListEnumerator[PollingSplit]:
@@ -97,16 +105,6 @@ class PollingSource(ABC, Generic[Position]):
 
     def reader(self, context: ReaderContext) -> PollingReader:
         return PollingReader(copy.copy(self), context)
-
-
-@dataclass(frozen=True, slots=True)
-class PollingSplit:
-    """State of a split: the next position, and rows read before it that have not left yet."""
-
-    name: str
-    position: Any
-    waiting: Batch | None = None
-    end: bool = False
 
 
 class PollingReader:

@@ -54,7 +54,7 @@ class PrintWriter:
         self._to_error = to_error
 
     def write(self, batch: Batch) -> None:
-        """Prints a batch at once, so that the lines of two subtasks don't mix."""
+        # One call for the whole batch, so that the lines of two subtasks don't mix.
         prefix = self._prefix
         lines = "".join(f"{prefix}{text}\n" for text in map(self._text, as_rows(batch).values))
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.connectors.collection import PositionReader
-from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.model.elements import ArrowBatch
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ class TableSplit:
 class TableSource:
     """The rows of a table, in order, as Arrow batches; one split, so at parallelism 1."""
 
+    bounded = True
+    split_type = TableSplit
+    produced_type = None
+
     def __init__(self, table: pa.Table) -> None:
         self._table = table
 
@@ -34,18 +38,6 @@ class TableSource:
         with pa.ipc.new_stream(sink, self._table.schema) as writer:
             writer.write_table(self._table)
         return _shipped, (sink.getvalue().to_pybytes(),)
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def split_type(self) -> type[TableSplit]:
-        return TableSplit
-
-    @property
-    def produced_type(self) -> None:
-        return
 
     def enumerator(
         self, context: EnumeratorContext[TableSplit], restored: bytes | None

@@ -90,7 +90,6 @@ class StreamExecutionEnvironment:
         self._program = Program(configuration)
         tell_of_unexecuted(self._program, configuration)
         self._observers = Observers()
-        self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
         self._default_local_parallelism = 1
 
     def __repr__(self) -> str:
@@ -368,8 +367,7 @@ class StreamExecutionEnvironment:
     def register_slot_sharing_group(
         self, slot_sharing_group: SlotSharingGroup
     ) -> StreamExecutionEnvironment:
-        """Keeps a group; without effect, since each slot hosts a subtask of every step."""
-        self._slot_sharing_groups[slot_sharing_group.name] = slot_sharing_group
+        """Has no effect, since each slot hosts a subtask of every step."""
         return self
 
     def close(self) -> None:

@@ -15,13 +15,7 @@ from tidegate.api.functions import (
     ReduceFunction,
     TimeDomain,
 )
-from tidegate.api.windows.assigners import (
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-    count_windows,
-)
 from tidegate.config.spans import millis_of
-from tidegate.datastream import joined, windowed
 from tidegate.datastream.checking import checks, types
 from tidegate.datastream.steps import batches, functions, keys
 from tidegate.datastream.steps.functions import KeyedFilter, KeyedFlatMap, KeyedMap
@@ -41,6 +35,7 @@ if TYPE_CHECKING:
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.windows.assigners import WindowAssigner
     from tidegate.config.spans import Span
+    from tidegate.datastream import joined, windowed
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program
     from tidegate.datastream.results import CloseableIterator
@@ -141,6 +136,8 @@ class KeyedStream(DataStream[T]):
 
         >>> clicks.key_by(str).window(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(max)
         """
+        from tidegate.datastream import windowed
+
         return windowed.WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> windowed.WindowedStream[T]:
@@ -148,6 +145,8 @@ class KeyedStream(DataStream[T]):
 
         Only windows that are full fire.
         """
+        from tidegate.api.windows.assigners import count_windows
+
         return self.window(count_windows(size, slide))
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream[T]:
@@ -236,6 +235,8 @@ class KeyedStream(DataStream[T]):
 
         >>> orders.interval_join(payments).between(Time.seconds(0), Time.minutes(5)).process(Pay())
         """
+        from tidegate.datastream import joined
+
         return joined.IntervalJoin(self, other_stream)
 
     def deduplicate(self, ttl: Span | None = None) -> DataStream[T]:
@@ -316,6 +317,11 @@ class KeyedStream(DataStream[T]):
 
         >>> requests.key_by(lambda r: r.host).rate("10 s").uid("rates")
         """
+        from tidegate.api.windows.assigners import (
+            TumblingEventTimeWindows,
+            TumblingProcessingTimeWindows,
+        )
+
         kinds = {
             TimeDomain.EVENT_TIME: TumblingEventTimeWindows,
             TimeDomain.PROCESSING_TIME: TumblingProcessingTimeWindows,

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidegate.config import execution, recovery
 from tidegate.config.warnings import Warn, process_warnings
 from tidegate.datastream.checking.notices import warn
-from tidegate.datastream.process.outside import (
-    Planned,
-    is_dry_run,
-    make_importable,
-    script_name,
-)
+from tidegate.datastream.process.outside import Planned, is_dry_run, make_importable, script_name
 from tidegate.errors import ConfigError, GraphError
 from tidegate.graph.explain import explain_mermaid, explain_text
 from tidegate.graph.job_graph import translate
@@ -223,7 +218,7 @@ def submitted(
         raise Planned(stream_graph, graph, configuration)
     make_importable(configuration.get(execution.PYTHON_FILES))
     if CHECK_VARIABLE in os.environ:
-        import_module("tidegate.upgrade.program").check_only(graph, os.environ[CHECK_VARIABLE])
+        import_module("tidegate.upgrade.check").check_only(graph, os.environ[CHECK_VARIABLE])
     for node in stream_graph.nodes:
         node.operator.check()
     warn(stream_graph, configuration, checkpointing=graph.settings.checkpoints.periodic)

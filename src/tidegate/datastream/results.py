@@ -11,11 +11,7 @@ from tidegate.datastream.process import interrupts
 from tidegate.datastream.process.interrupts import Terminated, not_ended, running_jobs
 from tidegate.datastream.spark_frames import load_frames
 from tidegate.errors import ConfigError, GraphError, TidegateError
-from tidegate.graph.transformations import (
-    NodeKind,
-    OperatorTransformation,
-    UnionTransformation,
-)
+from tidegate.graph.transformations import NodeKind, OperatorTransformation, UnionTransformation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,7 +19,6 @@ from tidegate.api.functions import (
 )
 from tidegate.api.functions import Partitioner as PartitionFunction
 from tidegate.api.sink import Sink
-from tidegate.api.windows.assigners import count_windows
 from tidegate.config.spans import millis_of
 from tidegate.datastream import results, told
 from tidegate.datastream.checking import checks, types
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.api.windows.assigners import WindowAssigner
     from tidegate.config.spans import Span
+    from tidegate.datastream import connected, joined, windowed
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program
     from tidegate.datastream.settings.configs import ExecutionConfig
@@ -368,6 +368,8 @@ class DataStream(Generic[T]):
 
         >>> clicks.window_all(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(max)
         """
+        from tidegate.datastream import windowed
+
         return windowed.AllWindowedStream(self.key_by(keys.no_key, BYTE), window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> windowed.AllWindowedStream[T]:
@@ -375,6 +377,8 @@ class DataStream(Generic[T]):
 
         Only windows that are full fire.
         """
+        from tidegate.api.windows.assigners import count_windows
+
         return self.window_all(count_windows(size, slide))
 
     def reinterpreted(
@@ -429,6 +433,8 @@ class DataStream(Generic[T]):
         if broadcast_state_descriptor is None:
             return self._partitioned(Partitioner.BROADCAST)
         given = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
+        from tidegate.datastream import connected
+
         return connected.BroadcastStream(self, given)
 
     def forward(self) -> DataStream[T]:
@@ -465,6 +471,8 @@ class DataStream(Generic[T]):
 
         >>> orders.connect(payments).key_by(order_of, paid_order_of).process(Match())
         """
+        from tidegate.datastream import connected
+
         if isinstance(ds, connected.BroadcastStream):
             descriptors = ds.broadcast_state_descriptors
             return connected.BroadcastConnectedStream(self, ds, descriptors)
@@ -477,6 +485,8 @@ class DataStream(Generic[T]):
         >>> orders.join(payments).where(key_of).equal_to(key_of).window(windows).apply(pair_up)
         """
         checks.check_stream(other_stream, DataStream, "join")
+        from tidegate.datastream import joined
+
         return joined.JoinedStreams(self, other_stream, joined.JoinedWindows[T, S])
 
     def co_group(
@@ -484,6 +494,8 @@ class DataStream(Generic[T]):
     ) -> joined.JoinedStreams[joined.CoGroupedWindows[T, S]]:
         """Works as ``join``, for all records of a key and window at once, paired or not."""
         checks.check_stream(other_stream, DataStream, "co_group")
+        from tidegate.datastream import joined
+
         return joined.JoinedStreams(self, other_stream, joined.CoGroupedWindows[T, S])
 
     # Where records go
@@ -615,6 +627,8 @@ class DataStream(Generic[T]):
     if not TYPE_CHECKING:  # a checker should flag what is not there
 
         def __getattr__(self, name: str) -> object:
+            from tidegate.datastream import windowed
+
             kinds = keyed.KeyedStream, windowed.WindowedStream
             raise told.missing(type(self), name, *kinds)
 
@@ -697,5 +711,7 @@ class DataStream(Generic[T]):
         return self._program.add(NodeKind.SINK, name, operator, inputs, stateful=stateful)
 
 
-# Last, for these modules need the class above: a keyed stream is a stream.
-from tidegate.datastream import connected, joined, keyed, topologies, windowed  # noqa: E402
+# Last, for these modules need the class above: a keyed stream is a stream. Windows, joins and pairs
+# of streams are loaded by the methods that need them: most programs have none, and each module
+# that a program loads makes its first row later.
+from tidegate.datastream import keyed, topologies  # noqa: E402

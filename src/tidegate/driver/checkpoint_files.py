@@ -15,10 +15,13 @@ from tidegate.storage.secret_file import signing_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    import structlog
+
     from flinkformat.snapshots import CheckpointMetadata
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.coordinator.commands import DiscardCheckpoint, PrepareLocation
-    from tidegate.driver.world import DriverWorld
+    from tidegate.ha.filesystem import RunBlocking
+    from tidegate.model.chance import Chance
     from tidegate.model.ids import Attempt, CheckpointId, Epoch
     from tidegate.model.settings import CheckpointSettings
     from tidegate.storage.checkpoints import CheckpointStorage
@@ -47,14 +50,16 @@ class CheckpointFiles:
         storage: CheckpointStorage,
         settings: CheckpointSettings,
         epoch: Epoch,
-        world: DriverWorld,
+        chance: Chance,
+        run_blocking: RunBlocking,
+        log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._storage = storage
         self._settings = settings
         self._epoch = epoch
-        self._chance = world.chance
-        self._run_blocking = world.run_blocking
-        self._log = world.log
+        self._chance = chance
+        self._run_blocking = run_blocking
+        self._log = log
 
     async def prepare(self, command: PrepareLocation) -> str:
         """Makes the folder of a checkpoint or savepoint. Raises ConfigError, StorageFailed."""
@@ -90,7 +95,6 @@ class CheckpointFiles:
         return await self._run_blocking(write)
 
     async def discard(self, command: DiscardCheckpoint) -> None:
-        """Deletes a checkpoint, as far as that can be done."""
         location, files = command.location, command.files
         if location is None:
             await self.delete(files)
@@ -101,7 +105,6 @@ class CheckpointFiles:
         await self._delete(lambda: self._storage.files.delete_files(files))
 
     async def read(self, look: Callable[[StateFiles], T]) -> T:
-        """Looks at files on the pool."""
         return await self._run_blocking(lambda: look(self._storage.files))
 
     async def sweep_shared(self, below: Attempt, used: Collection[str]) -> None:

@@ -13,9 +13,9 @@ from tidegate.errors import JobCanceled, TidegateError, UserCodeFailed
 from tidegate.model.descriptors import shortage
 
 if TYPE_CHECKING:
-    from tidegate.driver.provider import SlotProvider
     from tidegate.driver.world import DriverWorld
     from tidegate.graph.job_graph import JobGraph
+    from tidegate.graph.runtime import SlotProvider
 
 
 class Driver:
@@ -71,5 +71,4 @@ class Driver:
 
     @property
     def job(self) -> RunningJob:
-        """The job, which was accepted."""
         return self.accepted.result(timeout=0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from tidegate.driver.starting.wholeness import newest_whole
-from tidegate.driver.telling.fate import fate_of_checkpoints, fate_of_refused
+from tidegate.driver.starting.restore import newest_whole
+from tidegate.driver.telling.report import fate_of_checkpoints, fate_of_refused
 from tidegate.errors import JobCanceled, JobFailed, JobSuspended
 from tidegate.jobmaster.commands import JobOver
 from tidegate.model.control import JobStatus
@@ -52,6 +52,7 @@ class Ending:
         has ended the job, if that was one.
         """
         self._staging.stop()
+        # After a fault of our own nothing is deleted: what the machine says may be wrong.
         if inbox.crash is None:
             try:
                 async with asyncio.timeout(SETTLE_TIMEOUT_S):

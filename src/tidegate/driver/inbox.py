@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidegate.checkpoint.coordinator.events import Woke
-from tidegate.errors import StorageFailed, TidegateError
+from tidegate.errors import JobCanceled, StorageFailed, TidegateError
 from tidegate.jobmaster.events import DriverHindered
 from tidegate.jobmaster.slots import LATE_WAKE_MS
 from tidegate.model.descriptors import as_ours, shortage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from concurrent.futures import Future
 
     import structlog
 
@@ -67,6 +69,7 @@ class Inbox:
 
     def post(self, event: JobEvent) -> None:
         """Has an event handled at once, or after the one that is being handled."""
+        # Performing a command may post an event: the machine handles one at a time.
         self._events.append(event)
         if self._handling or self._stopped:
             return
@@ -120,12 +123,10 @@ class Inbox:
         self.post(DriverHindered(short))
 
     def end(self, ended: JobOver) -> None:
-        """The job has ended."""
         self.ended = ended
         self.over.set()
 
     def stop(self) -> None:
-        """Handles nothing from now on."""
         self._stopped = True
         self._events.clear()
 
@@ -136,7 +137,6 @@ class Inbox:
             await asyncio.wait(pending)
 
     async def close(self) -> None:
-        """Ends all that still runs."""
         self._alarm.cancel()
         work = list(self._work)
         for task in work:
@@ -215,3 +215,32 @@ class Alarm:
                 for_ms=late_ms,
             )
         return True
+
+
+class Answers:
+    """Checkpoints and rescales that somebody waits for, by the numbers of their requests."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._waiting: dict[int, Future[Any]] = {}
+
+    def expect(self, done: Future[Any]) -> int:
+        """A number for the request whose answer belongs to this future."""
+        request = next(self._numbers)
+        self._waiting[request] = done
+        return request
+
+    def give(self, request: int, answer: object) -> None:
+        """Answers a request, a TidegateError as a failure; whoever asked may wait no more."""
+        done = self._waiting.pop(request, None)
+        if done is None or done.done():
+            return
+        if isinstance(answer, TidegateError):
+            done.set_exception(answer)
+        else:
+            done.set_result(answer)
+
+    def end(self, error: TidegateError | None) -> None:
+        """The job has ended: what it has not answered it never will."""
+        for request in list(self._waiting):
+            self.give(request, error or JobCanceled("the job has ended"))

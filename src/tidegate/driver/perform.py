@@ -44,31 +44,9 @@ from tidegate.checkpoint.coordinator.events import (
     PointersNotForgotten,
 )
 from tidegate.driver.telling.commands import tell
-from tidegate.driver.user_code.enrichers import FailureEnrichers
-from tidegate.driver.user_code.hooks import MasterHooks
-from tidegate.driver.user_code.listeners import StatusListeners
+from tidegate.driver.user_code.callbacks import FailureEnrichers, MasterHooks, StatusListeners
 from tidegate.errors import JobCanceled, OutcomeUnknown, StorageFailed, TidegateError
-from tidegate.jobmaster.commands import (
-    CloseCoordinators,
-    Deployed,
-    DropSlot,
-    FallingBack,
-    JobCommand,
-    JobOver,
-    LabelFailure,
-    ReleaseSlots,
-    RequestSlots,
-    RescaleDone,
-    Rescaling,
-    ResetSubtasks,
-    Restarting,
-    RestoreHooks,
-    SendToSlot,
-    SlotsAwaited,
-    StartCoordinators,
-    StatusChanged,
-    SubtaskReady,
-)
+from tidegate.jobmaster import commands
 from tidegate.jobmaster.events import FailureLabelled, HooksNotRestored, HooksRestored
 from tidegate.model.control import (
     CheckpointAborted,
@@ -79,10 +57,9 @@ from tidegate.model.control import (
 from tidegate.model.descriptors import as_ours
 
 if TYPE_CHECKING:
-    from tidegate.driver.answers import Answers
     from tidegate.driver.checkpoint_files import CheckpointFiles, Written
-    from tidegate.driver.inbox import Inbox
-    from tidegate.driver.slots.links import SlotLinks
+    from tidegate.driver.inbox import Answers, Inbox
+    from tidegate.driver.links import SlotLinks
     from tidegate.driver.user_code.hosts import CoordinatorHosts
     from tidegate.driver.world import DriverWorld
     from tidegate.graph.job_graph import JobGraph
@@ -118,26 +95,25 @@ class Performer:
         self._log = log
 
     async def close(self) -> None:
-        """Closes the job's hooks; nothing is performed after it."""
         await self._hooks.close()
 
-    def perform(self, command: JobCommand) -> None:  # noqa: C901 - a match that only dispatches
+    def perform(self, command: commands.JobCommand) -> None:  # noqa: C901 - only dispatches
         """Performs a command, or starts to."""
         match command:
-            case SendToSlot(slot, message):
+            case commands.SendToSlot(slot, message):
                 self._slots.send(slot, message)
-            case RequestSlots(count):
+            case commands.RequestSlots(count):
                 self._slots.request(count)
-            case ReleaseSlots(reason):
+            case commands.ReleaseSlots(reason):
                 self._slots.release(reason)
-            case DropSlot(slot, reason):
+            case commands.DropSlot(slot, reason):
                 self._log.warning("slot dropped", slot=slot, reason=reason)
                 self._slots.drop(slot)
-            case StartCoordinators(checkpoint, states, executions):
+            case commands.StartCoordinators(checkpoint, states, executions):
                 self._hosts.start(checkpoint, states, executions)
-            case ResetSubtasks(checkpoint, executions):
+            case commands.ResetSubtasks(checkpoint, executions):
                 self._hosts.reset(checkpoint, executions)
-            case SubtaskReady(execution, operators):
+            case commands.SubtaskReady(execution, operators):
                 self._hosts.ready(execution, operators)
             case SnapshotCoordinator(checkpoint, operator):
                 self._hosts.snapshot(operator, checkpoint)
@@ -145,14 +121,15 @@ class Performer:
                 self._hosts.complete(operator, checkpoint)
             case NotifyCoordinatorAborted(operator, checkpoint):
                 self._hosts.aborted(operator, checkpoint)
-            case CloseCoordinators():
+            case commands.CloseCoordinators():
                 self._hosts.close()
-            case RestoreHooks(checkpoint, states, allow):
+            case commands.RestoreHooks(checkpoint, states, allow):
                 self._inbox.answer(
                     lambda: self._hooks.restore(checkpoint, states, allow_unmatched=allow),
                     lambda _: HooksRestored(),
                     HooksNotRestored,
                 )
+            # Nothing of the user's is called, so that no thread of the pool is waited for.
             case TriggerHooks(checkpoint) if not len(self._hooks):
                 self._inbox.post(HooksTriggered(checkpoint))
             case TriggerHooks(checkpoint, wall_ms):
@@ -195,7 +172,7 @@ class Performer:
                 self._inbox.spawn(self._files.delete(paths))
             case SweepShared(below, used):
                 self._inbox.spawn(self._files.sweep_shared(below, used))
-            case LabelFailure():
+            case commands.LabelFailure():
                 if len(self._enrichers):
                     self._inbox.spawn(self._label(command))
             case RequestDone(request, checkpoint, pointer, error):
@@ -203,23 +180,23 @@ class Performer:
                     self._answers.give(request, CheckpointDone(checkpoint, pointer or ""))
                 else:
                     self._answers.give(request, error or JobCanceled("the job has ended"))
-            case RescaleDone(request, _, error):
+            case commands.RescaleDone(request, _, error):
                 tell(command, self._log, self._slots.hint)
                 self._answers.give(request, error)
-            case StatusChanged():
+            case commands.StatusChanged():
                 tell(command, self._log, self._slots.hint)
                 self._listeners.tell(command)
             case (
-                SlotsAwaited()
-                | Restarting()
-                | FallingBack()
-                | Rescaling()
-                | Deployed()
+                commands.SlotsAwaited()
+                | commands.Restarting()
+                | commands.FallingBack()
+                | commands.Rescaling()
+                | commands.Deployed()
                 | CheckpointEnded()
                 | MessageIgnored()
             ):
                 tell(command, self._log, self._slots.hint)
-            case JobOver():
+            case commands.JobOver():
                 self._inbox.end(command)
             case TriggerCheckpoint() | CheckpointComplete() | CheckpointAborted() | ToOperator():
                 raise AssertionError("the job master addresses messages to slots")
@@ -254,7 +231,7 @@ class Performer:
         await self._files.discard(command)
         self._inbox.post(Cleaned(command.checkpoint))
 
-    async def _label(self, command: LabelFailure) -> None:
+    async def _label(self, command: commands.LabelFailure) -> None:
         labels = await self._enrichers.labels(command.error, command.task, command.slot)
         if labels:
             self._inbox.post(FailureLabelled(command.number, labels))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.completed import CompletedCheckpoints
@@ -16,18 +18,14 @@ from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.config.log import logs_of_program
 from tidegate.config.warnings import Warnings
-from tidegate.driver.answers import Answers
 from tidegate.driver.ending import Ending
-from tidegate.driver.inbox import Inbox
+from tidegate.driver.inbox import Answers, Inbox
+from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
-from tidegate.driver.slots.links import SlotLinks
 from tidegate.driver.starting.staging import Staging
-from tidegate.driver.telling.event_time import watch_event_time
-from tidegate.driver.telling.former import tell_of_former
-from tidegate.driver.telling.remarks import Remarks, watch_remarks
-from tidegate.driver.telling.stops import watch_stops
-from tidegate.driver.telling.summary import summary_of
-from tidegate.driver.telling.traces import Tracing, trace_reporters
+from tidegate.driver.telling.commands import Tracing, append_span
+from tidegate.driver.telling.report import summary_of, tell_of_former
+from tidegate.driver.telling.watching import Remarks, watch_event_time, watch_remarks, watch_stops
 from tidegate.driver.user_code.hosts import CoordinatorHosts
 from tidegate.errors import SlotsMissing, TidegateError
 from tidegate.jobmaster.events import JobStarted, StartFailed, SuspendRequested
@@ -41,9 +39,9 @@ if TYPE_CHECKING:
 
     from tidegate.api.job import JobSummary
     from tidegate.api.results import ResultBuffer
-    from tidegate.driver.provider import SlotProvider
     from tidegate.driver.start import Start
     from tidegate.driver.world import DriverWorld
+    from tidegate.graph.runtime import SlotProvider
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.view import JobView
     from tidegate.model.ids import Epoch, JobId
@@ -63,13 +61,17 @@ class RunningJob:
         self.start = start
         self.answers = Answers()
         self.inbox = Inbox(_job_master(world, start, kept), world.clock, self._perform, log)
-        self._staging = Staging(graph, world, leadership)
-        self.hosts = CoordinatorHosts(graph, self.inbox, blocking, self._staging.places)
+        self._staging = Staging(graph, leadership, world.clock, blocking, log)
+        self.hosts = CoordinatorHosts(
+            graph, self.inbox.post, self.inbox.spawn, blocking, self._staging.places
+        )
         self._slots = SlotLinks(provider, self.inbox.post, self.hosts.event, world.show, log)
         parts = (files, self.inbox, self._slots, self.hosts, self.answers)
         self._performer = Performer(graph, world, leadership, *parts)
         self._ending = Ending(leadership, files, kept, self._staging, settings.checkpoints, log)
-        self._tracing = Tracing(trace_reporters(settings), blocking, self.inbox.spawn, log)
+        file = settings.trace_file
+        reporters = () if file is None else (partial(append_span, Path(file)),)
+        self._tracing = Tracing(reporters, blocking, self.inbox.spawn, log)
         self._warnings = Warnings(log, settings.silenced)
         self._remarks = Remarks(self._warnings)
         self._world = world
@@ -81,6 +83,7 @@ class RunningJob:
             try:
                 self._performer.perform(command)
             except Exception as error:
+                # The commands behind it are performed all the same: the machine counts on each.
                 self.inbox.hindered(error)
         self._tracing.follow(commands, self.view)
 
@@ -89,6 +92,7 @@ class RunningJob:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
         """Slots can come while this lasts; at its end nothing of the run is left."""
+        # Left in reverse: slots go while the inbox still takes what they say.
         async with contextlib.AsyncExitStack() as leaving:
             leaving.push_async_callback(self.inbox.close)
             leaving.push_async_callback(self._performer.close)
@@ -110,6 +114,7 @@ class RunningJob:
         """Has the machine begin, once there is what the sources read."""
         start, inbox, world = self.start, self.inbox, self._world
         former, leadership = start.leadership.previous, start.leadership
+        # Beside the start of the job, which waits for nothing that an earlier run has left.
         if former is not None and former.job != leadership.job:
             before = world.storage(start.graph, former.job)
             inbox.spawn(tell_of_former(former, before, world.run_blocking, world.log))
@@ -193,11 +198,9 @@ class RunningJob:
         return self.start.graph.settings
 
     def view(self) -> JobView:
-        """What the job is doing, or did last."""
         return self._last_view or self.inbox.machine.view(self._world.clock.monotonic_ms())
 
     def results(self, name: str) -> ResultBuffer:
-        """The buffer of a collect sink."""
         return self.hosts.results(name)
 
 
@@ -205,6 +208,7 @@ def _job_master(world: DriverWorld, start: Start, checkpoints: CompletedCheckpoi
     graph, job = start.graph, start.leadership.job
     settings = graph.settings
     registry = SharedStateRegistry()
+    # Where the result at the end alone counts, there is nothing to go on from.
     if settings.slot.final_only:
         coordinator = NoCheckpoints(job, settings.checkpoints, checkpoints, registry)
     else:

@@ -55,12 +55,15 @@ async def started(graph: JobGraph, world: DriverWorld) -> AsyncGenerator[Start]:
     leadership = await _lead(graph, world, reader)
     try:
         storage = world.storage(graph, leadership.job)
+        # A store that nobody can write to is told here, before anything has begun.
         if settings.checkpoints.periodic:
             await world.run_blocking(storage.initialize_base_locations)
         async with leadership.starting():
             completed = await reader.read(leadership)
             fitted = await _fitted(graph, reader, leadership.job, completed, world.log)
-        files = CheckpointFiles(storage, settings.checkpoints, leadership.epoch, world)
+        files = CheckpointFiles(
+            storage, settings.checkpoints, leadership.epoch, chance, world.run_blocking, world.log
+        )
         damaged = tuple(pointer.checkpoint for pointer in reader.damaged)
         yield Start(fitted, leadership, files, tuple(completed), damaged)
     finally:

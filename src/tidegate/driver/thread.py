@@ -13,26 +13,25 @@ from tidegate.config.log import process_log
 from tidegate.driver.client.door import Door
 from tidegate.driver.client.driver_client import DriverClient
 from tidegate.driver.driver import Driver
-from tidegate.driver.pool import DriverPool
-from tidegate.driver.telling.printed import PrintedLines
-from tidegate.driver.telling.summary import tell_end
+from tidegate.driver.pool import DriverPool, PrintedLines
+from tidegate.driver.telling.report import tell_end
 from tidegate.driver.world import DriverWorld
 from tidegate.errors import ConfigError
+from tidegate.ha.chain import MemoryHaStore
 from tidegate.ha.filesystem import open_chain
-from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.chance import SeededChance
 from tidegate.model.descriptors import make_room
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 from tidegate.transport.tcp import loop_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     from tidegate.api.job import JobClient
-    from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
+    from tidegate.graph.runtime import SlotProvider
     from tidegate.ha.chain import HaStore
     from tidegate.ha.filesystem import RunBlocking
     from tidegate.ha.zookeeper import ZooKeeperHaStore
@@ -55,9 +54,7 @@ class WayIn(Protocol):
     """Lets others ask the job from outside of its process, as the door does."""
 
     @property
-    def url(self) -> str:
-        """Address of the way in."""
-        ...
+    def url(self) -> str: ...
 
     def open(self, client: JobClient, epoch: Epoch) -> None:
         """Take requests from now on, unless it is shut already. Blocking."""
@@ -69,30 +66,6 @@ class WayIn(Protocol):
         Once the result is out, nothing of the job is left. Called even if it was never opened.
         """
         ...
-
-
-class _Ways:
-    """The door, and another way in where there is one."""
-
-    def __init__(self, graph: JobGraph, other: WayIn | None) -> None:
-        directory, url = graph.settings.checkpoints.directory, other.url if other else ""
-        self._door = Door(graph.name, directory, process_log(), rest=url)
-        self._other = other
-
-    def open(self, client: DriverClient) -> None:
-        epoch = client.epoch
-        self._door.open(client, epoch)
-        if self._other is not None:
-            self._other.open(client, epoch)
-            client.served_at(self._other.url)
-
-    def shut(self) -> None:
-        self._door.shut()
-        if self._other is not None:
-            self._other.shut()
-
-    def close(self) -> None:
-        self._door.close()
 
 
 def start_driver(
@@ -112,21 +85,19 @@ def start_driver(
     clients: list[DriverClient] = []
     failures: list[BaseException] = []
     ready = threading.Event()
-    ways = _Ways(graph, rest)
+    settings, url = graph.settings, "" if rest is None else rest.url
+    door = Door(graph.name, settings.checkpoints.directory, process_log(), rest=url)
+    ways: list[Door | WayIn] = [door] if rest is None else [door, rest]
 
     async def live() -> None:
-        pool = DriverPool(DRIVER_IO_THREADS, SystemClock())
-        try:
+        # Stores are closed before the pool, on whose threads they do so.
+        with _pool(graph.name) as pool:
             async with contextlib.AsyncExitStack() as leaving:
                 driver = Driver(graph, _world(graph, network, secret, pool, leaving), provider)
                 loop = asyncio.get_running_loop()
                 clients.append(DriverClient(graph.name, driver.accepted, driver.result, loop))
                 ready.set()
                 await driver.run()
-        finally:
-            if left := pool.close(POOL_END_S):
-                log = process_log().bind(job=graph.name)
-                log.warning("calls that do not end are abandoned", threads=left)
 
     def run() -> None:
         try:
@@ -134,12 +105,13 @@ def start_driver(
                 runner.run(live())
         except BaseException as error:
             failures.append(error)
-        ways.shut()
+        for way in ways:
+            way.shut()
         for client in clients:
             if client.summary is not None:
-                tell_end(client.get_job_id(), client.summary, graph.settings)
+                tell_end(client.get_job_id(), client.summary, settings)
             client.conclude(failures[0] if failures else None)
-        ways.close()
+        door.close()
         ready.set()
 
     thread = threading.Thread(target=run, name="tidegate-driver", daemon=True)
@@ -151,8 +123,22 @@ def start_driver(
     client = clients[0]
     client.belongs_to(thread)
     client.wait_accepted(ACCEPT_TIMEOUT_S)
-    ways.open(client)
+    for way in ways:
+        way.open(client, client.epoch)
+    if url:
+        client.served_at(url)
     return client
+
+
+@contextlib.contextmanager
+def _pool(job_name: str) -> Generator[DriverPool]:
+    pool = DriverPool(DRIVER_IO_THREADS, SystemClock())
+    try:
+        yield pool
+    finally:
+        if left := pool.close(POOL_END_S):
+            log = process_log().bind(job=job_name)
+            log.warning("calls that do not end are abandoned", threads=left)
 
 
 def _world(
@@ -183,7 +169,7 @@ def _world(
         chance=SeededChance(secrets.randbits(64)),
         run_blocking=run_blocking,
         chain=chain,
-        storage=lambda graph, job: checkpoint_storage(job, graph.settings.checkpoints, stores),
+        storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints, stores),
         log=process_log().bind(job=graph.name),
         secret=secret,
         show=PrintedLines(pool.submit).show,

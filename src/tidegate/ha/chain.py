@@ -33,6 +33,7 @@ from tidegate.model.ids import CheckpointId, Epoch, JobId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
 VERSION: Final = 1
 
 _CLAIMS: Final = "claims/"
@@ -275,3 +276,26 @@ async def _numbers(store: HaStore, epoch: int) -> list[int]:
 async def _read(store: HaStore, path: str) -> JobRecord | Seal | None:
     data = await store.read(path)
     return None if data is None else decode(data, path)
+
+
+class MemoryHaStore:
+    """A store of one job's chain that lives as long as its process."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    async def create(self, path: str, data: bytes) -> bool:
+        if path in self.files:
+            return False
+        self.files[path] = data
+        return True
+
+    async def read(self, path: str) -> bytes | None:
+        return self.files.get(path)
+
+    async def list(self, prefix: str) -> list[str]:
+        return sorted(path for path in self.files if path.startswith(prefix))
+
+    async def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.files.pop(path, None)

@@ -155,11 +155,6 @@ def _nothing_retained(name: str, last: JobRecord) -> ConfigError:
     )
 
 
-async def latest(store: HaStore) -> JobRecord | None:
-    """The newest record of a job, read without leading it; None if nobody ever led it."""
-    return await newest_record(store)
-
-
 async def _await_vacancy(world: HaWorld, name: str, *, standby: bool) -> None:
     """Waits until no sign of life has come for a lease; returns at once if none is due."""
     seen, since_ms = "", world.clock.monotonic_ms()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.coordinator.events import CheckpointEvent, Woke
+from tidegate.checkpoint.coordinator.events import CheckpointEvent
 from tidegate.model.control import Offer, Pulse, SubtaskChanged
 
 if TYPE_CHECKING:
@@ -120,18 +120,3 @@ JobEvent = (
     | SuspendRequested
     | RescaleRequested
 )
-
-__all__ = [
-    "CancelRequested",
-    "CoordinatorFailed",
-    "DriverHindered",
-    "FailureLabelled",
-    "JobEvent",
-    "JobStarted",
-    "RescaleRequested",
-    "SlotLeft",
-    "SlotRequestFailed",
-    "StartFailed",
-    "SuspendRequested",
-    "Woke",
-]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.jobmaster.failures.failover import Regions
 from tidegate.jobmaster.view import SubtaskView, VertexView
 from tidegate.model.control import Deploy, ExecutionState, RowCounts, SubtaskFigures
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
+from tidegate.model.settings import FailoverStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tidegate.checkpoint.restore.assignment import SubtaskRestore
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SlotId
-    from tidegate.model.settings import FailoverStrategy
     from tidegate.model.topology import Topology
 
 
@@ -61,6 +60,7 @@ class ExecutionGraph:
         """A new attempt of each of these subtasks; subtask i of each vertex shares slot i."""
         deployed: list[Execution] = []
         for subtask in subtasks:
+            assert subtask.index < len(slots), "each index of a subtask has its slot"
             former = self._executions.get(subtask)
             attempt = self._first if former is None else Attempt(former.id.attempt + 1)
             if former is not None:
@@ -115,11 +115,9 @@ class ExecutionGraph:
         return iter(self._executions.values())
 
     def of(self, subtasks: Iterable[SubtaskId]) -> list[Execution]:
-        """The executions of those of these subtasks that were deployed."""
         return [self._executions[subtask] for subtask in subtasks if subtask in self._executions]
 
     def on_slot(self, slot: SlotId) -> list[Execution]:
-        """The executions on a slot, ended ones included."""
         return [execution for execution in self if execution.slot == slot]
 
     @property
@@ -178,13 +176,20 @@ class ExecutionGraph:
             source = self.topology.edges[edge].source
             for channel in self.topology.channels(edge):
                 if channel.consumer == subtask.index:
-                    found[channel] = self._executions[SubtaskId(source, channel.producer)].slot
+                    found[channel] = self._peer(execution, SubtaskId(source, channel.producer))
         for edge in self.topology.outputs(subtask.vertex):
             target = self.topology.edges[edge].target
             for channel in self.topology.channels(edge):
                 if channel.producer == subtask.index:
-                    found[channel] = self._executions[SubtaskId(target, channel.consumer)].slot
+                    found[channel] = self._peer(execution, SubtaskId(target, channel.consumer))
         return found
+
+    def _peer(self, execution: Execution, subtask: SubtaskId) -> SlotId:
+        peer = self._executions[subtask]
+        # The number of the attempt is all that tells a channel from the one before it.
+        together = peer.id.attempt == execution.id.attempt
+        assert together, "both ends of a channel are deployed together"
+        return peer.slot
 
     def coordinated(
         self, executions: Iterable[Execution]
@@ -198,7 +203,6 @@ class ExecutionGraph:
         return {operator: tuple(attempts) for operator, attempts in found.items()}
 
     def view(self, wall_offset_ms: int) -> tuple[VertexView, ...]:
-        """The vertices with their subtasks."""
         return tuple(
             VertexView(
                 vertex.id,
@@ -228,3 +232,42 @@ def _subtask_view(execution: Execution, wall_offset_ms: int) -> SubtaskView:
         execution.figures,
         execution.restore_ms,
     )
+
+
+class Regions:
+    """The regions of a job. strategy: FULL makes one of all, whatever connects them."""
+
+    def __init__(self, topology: Topology, strategy: FailoverStrategy) -> None:
+        self.all = tuple(topology.subtasks())
+        self._of: dict[SubtaskId, tuple[SubtaskId, ...]] = {}
+        if strategy is FailoverStrategy.FULL:
+            self._of = dict.fromkeys(self.all, self.all)
+            return
+        joined = {subtask: {subtask} for subtask in self.all}
+
+        def join(one: SubtaskId, other: SubtaskId) -> None:
+            fewer, more = sorted((joined[one], joined[other]), key=len)
+            if fewer is not more:
+                more |= fewer
+                joined.update(dict.fromkeys(fewer, more))
+
+        for index, edge in enumerate(topology.edges):
+            producers = topology.vertex(edge.source).subtasks()
+            consumers = topology.vertex(edge.target).subtasks()
+            if edge.partitioner.is_pointwise:
+                for channel in topology.channels(index):
+                    join(producers[channel.producer], consumers[channel.consumer])
+            else:
+                for subtask in (*producers, *consumers):
+                    join(producers[0], subtask)
+        members: dict[int, list[SubtaskId]] = {}
+        for subtask in self.all:
+            members.setdefault(id(joined[subtask]), []).append(subtask)
+        for region in members.values():
+            self._of.update(dict.fromkeys(region, tuple(region)))
+        assert self._of.keys() == set(self.all), "each subtask is of one region"
+
+    def closure(self, subtasks: Iterable[SubtaskId]) -> tuple[SubtaskId, ...]:
+        """All that has to be restored when these have failed, in the order of the topology."""
+        failed = {member for subtask in subtasks for member in self._of[subtask]}
+        return tuple(subtask for subtask in self.all if subtask in failed)

@@ -31,14 +31,11 @@ from tidegate.checkpoint.coordinator.events import (
 )
 from tidegate.errors import RescaleRefused, SlotLost, TidegateError
 from tidegate.jobmaster import commands, events
-from tidegate.jobmaster.ending import Ending, cancelled, failed_for_good, suspended
 from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
-from tidegate.jobmaster.failures.history import Failure, FailureHistory
-from tidegate.jobmaster.failures.redeployment import Redeployment
-from tidegate.jobmaster.failures.verdicts import Judge, is_damage
-from tidegate.jobmaster.life import Life
+from tidegate.jobmaster.failures import Failure, FailureHistory, Judge, is_damage
+from tidegate.jobmaster.life import Ending, Life, cancelled, failed_for_good, suspended
+from tidegate.jobmaster.redeployment import Redeployment, restore_hooks, shares, start_coordinators
 from tidegate.jobmaster.rescaling import Rescaler
-from tidegate.jobmaster.restoring import restore_hooks, shares, start_coordinators
 from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool, SlotWait
 from tidegate.jobmaster.stopping import Stopper
 from tidegate.jobmaster.view import JobView, StopView
@@ -117,11 +114,11 @@ class JobMaster:
     # --- the machine ---
 
     def handle(self, event: events.JobEvent, now_ms: int) -> list[commands.JobCommand]:
-        """Commands for an event, in order."""
         self._commands = []
         if not self._life.over or isinstance(event, _TO_THE_LAST):
             self._dispatch(event, now_ms)
             self._go_on(now_ms)
+        assert not self._life.over or self._graph.all_ended, "nothing runs of a job that is over"
         return self._commands
 
     @property
@@ -141,7 +138,6 @@ class JobMaster:
 
     @property
     def _runs(self) -> bool:
-        """True if the job is meant to continue."""
         return self._ending is None and not self._life.over
 
     def _dispatch(self, event: events.JobEvent, now_ms: int) -> None:
@@ -251,6 +247,9 @@ class JobMaster:
         for execution in hosted:
             if not execution.state.is_terminal:
                 self._enter(execution, ExecutionState.FAILED, now_ms, lost)
+        alive = [execution for execution in hosted if not execution.state.is_terminal]
+        assert not alive, "nothing runs in a slot that has left"
+        # A subtask that has finished has passed everything on, and is not missed.
         failed = [e.id.subtask for e in hosted if e.state is not ExecutionState.FINISHED]
         self._slots.error = lost
         if failed:
@@ -260,6 +259,7 @@ class JobMaster:
 
     def _request_failed(self, error: TidegateError, final: bool, now_ms: int) -> None:
         self._slots.request_failed(error, now_ms)
+        # Where asking again does not help, and the job has too few slots to go on, waiting is vain.
         if final and self._runs and not self._slots.enough:
             self._end_with(self._judge.without_slots(error, lasting=self._lasting), now_ms)
         elif final and not self._slots.complete:
@@ -267,6 +267,7 @@ class JobMaster:
 
     def _woke(self, now_ms: int) -> None:
         planned = self.wake_at_ms
+        # Slots have sent their pulses meanwhile; this process alone has not read them.
         if planned is not None and now_ms - planned > LATE_WAKE_MS:
             self._slots.stood_still(now_ms - planned, now_ms)
             self._awaited[0].stood_still(now_ms)
@@ -404,6 +405,7 @@ class JobMaster:
             return False
         older = self._checkpoints.give_up(damaged)
         if older is not None:
+            assert older.checkpoint != damaged, "what is given up is not restored again"
             why = commands.FallingBack(damaged, older.checkpoint, failure.error)
             self._restart(why, None, now_ms)
         return older is not None
@@ -418,6 +420,7 @@ class JobMaster:
         delay_ms = why.delay_ms if isinstance(why, commands.Restarting) else 0
         error = None if isinstance(why, commands.Rescaling) else why.error
         assert self._redeployment is None or self._redeployment.due_ms is None, "one at a time"
+        assert self._runs, "a job that ends is not restarted"
         self._redeployment = Redeployment((), due_ms=now_ms + delay_ms)
         self._checkpoint(FailoverStarted(), now_ms)
         self._become(JobStatus.RESTARTING, now_ms, error)
@@ -425,7 +428,6 @@ class JobMaster:
         self._take_along(subtasks, now_ms)
 
     def _note(self, failure: Failure, now_ms: int, *, root: bool) -> None:
-        """Adds a failure to the history, and requests labels."""
         number = self._failures.add(failure, self._life.wall_ms(now_ms), root=root)
         if number is not None:
             self._tell(commands.LabelFailure(number, failure.error, failure.task, failure.slot))
@@ -439,8 +441,10 @@ class JobMaster:
         redeployment.subtasks = (
             whole if failed is None else self._graph.regions.closure((*before, *failed))
         )
+        assert set(before) <= set(redeployment.subtasks), "what is stopped is deployed again"
         if len(redeployment.subtasks) == len(before):
             return False
+        # Where some subtasks go on, so do the coordinators: they hear which of them were reset.
         if redeployment.subtasks == whole:
             self._tell(commands.CloseCoordinators())
         self._stop(self._graph.of(redeployment.subtasks), now_ms)
@@ -453,6 +457,7 @@ class JobMaster:
         self._ending = ending
         if ending.until_then is not None:
             self._become(ending.until_then, now_ms, ending.cause)
+        # Checkpoints first: their subtasks are cancelled next, and none would be acknowledged.
         self._checkpoint(FailoverStarted(), now_ms)
         self._tell(commands.CloseCoordinators())
         self._stop(self._graph, now_ms)
@@ -467,7 +472,6 @@ class JobMaster:
     # --- going on ---
 
     def _go_on(self, now_ms: int) -> None:
-        """Takes the next possible step."""
         if not self._life.begun or self._life.over:
             return
         self._start_if_restored()
@@ -485,6 +489,7 @@ class JobMaster:
 
     def _deploy_if_possible(self, redeployment: Redeployment, now_ms: int) -> None:
         ended = all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks))
+        # A checkpoint that is being completed may yet be the newest one, from which to restore.
         ready = ended and self._checkpoints.settled
         if ready and self._rescaler.stopping:
             self._reshape(redeployment, now_ms)
@@ -495,6 +500,7 @@ class JobMaster:
         if self._program.hooks and not redeployment.hooks_ready:
             self._restore_hooks(redeployment)
             return
+        # It is over before the status changes: a failure that comes of that is one of its own.
         self._redeployment = None
         self._slots.error = None
         self._become(JobStatus.RUNNING, now_ms)
@@ -504,6 +510,7 @@ class JobMaster:
         if redeployment.hooks_asked:
             return
         redeployment.hooks_asked = True
+        # The first start has refused state of a hook that is missing, or was told to drop it.
         again = self._judge.restarts + self._rescaler.rescales > 0
         allow = again or self._settings.restore.allow_non_restored
         latest = self._checkpoints.latest_completed()
@@ -522,6 +529,9 @@ class JobMaster:
 
     def _deploy(self, subtasks: Collection[SubtaskId], now_ms: int) -> None:
         """Spread the newest completed checkpoint over a new attempt of each of these subtasks."""
+        assert self._slots.enough, "each index of a subtask has its slot"
+        regions = self._graph.regions.closure(subtasks)
+        assert set(regions) == set(subtasks), "connected subtasks are deployed together"
         latest = self._checkpoints.latest_completed()
         topology = self._graph.topology
         assigned = shares(latest, topology, self._settings.restore)
@@ -560,6 +570,8 @@ class JobMaster:
 
     def _end(self, status: JobStatus, now_ms: int, error: TidegateError | None) -> None:
         assert self._graph.all_ended, "subtasks of a job that is over are alive"
+        finished = status is not JobStatus.FINISHED or self._graph.all_finished
+        assert finished, "a job has finished when each of its subtasks has"
         self._become(status, now_ms, error)
         self._checkpoint(JobEnded(status), now_ms)
         self._stopper.ended(status)
@@ -575,7 +587,6 @@ class JobMaster:
         return self._life.over and self._checkpoints.settled
 
     def view(self, now_ms: int) -> JobView:
-        """Current state of the job."""
         return JobView(
             job=self._job,
             name=self._program.name,
@@ -602,7 +613,7 @@ class JobMaster:
         if since_ms is None or self._life.over:
             return None
         waits = tuple(
-            self._slots.waits(execution, self._named(execution.id), now_ms)
+            self._slots.waits(execution.id, execution.slot, self._named(execution.id), now_ms)
             for execution in self._graph
             if not execution.state.is_terminal
             and (saved is not None or self._checkpoints.waits_for(execution.id))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import RescaleRefused, UserError
 from tidegate.jobmaster.commands import RescaleDone, Rescaling, SendToSlot
-from tidegate.jobmaster.restoring import fitted
+from tidegate.jobmaster.redeployment import fitted
 from tidegate.jobmaster.slots import SlotWait
 from tidegate.model.control import Release
 from tidegate.model.topology import Edge, Partitioner, Topology
@@ -52,6 +52,8 @@ def rescaled(topology: Topology, parallelism: int) -> Topology:
         for vertex in topology.vertices
     )
     _check_bounds(vertices, parallelism)
+    within = all(vertex.parallelism <= vertex.max_parallelism for vertex in vertices)
+    assert within, "each subtask has key groups of its own"
     unfitted = Topology(vertices, topology.edges)
     return Topology(vertices, tuple(_partitioned(unfitted, edge) for edge in topology.edges))
 
@@ -180,9 +182,11 @@ class Rescaler:
             if all_run:
                 self.end(None)
             return None
+        assert not rescale.stopping, "a job that is being stopped does not run"
         for command in rescale.slots.go_on(self._pool, self._pool.wanted, now_ms):
             self._tell(command)
         if not self._pool.complete:
+            # Once another slot has come, the newest checkpoint may be an old one again.
             rescale.since_ms, rescale.due = None, False
             return None
         if rescale.since_ms is None:
@@ -218,11 +222,11 @@ class Rescaler:
         return topology
 
     def end(self, error: TidegateError | None) -> None:
-        """Ends the rescale: done, impossible, or no longer wanted."""
         rescale, self._rescale = self._rescale, None
         if rescale is not None:
             self._tell(RescaleDone(rescale.asked.request, rescale.asked.parallelism, error))
             self._let_slots_go()
+        assert self._pool.wanted == self._pool.needed, "slots beyond the need are for a rescale"
 
     def _fitted(self, rescale: _Rescale) -> Topology:
         newest = self._checkpoints.latest_completed()

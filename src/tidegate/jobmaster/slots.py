@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.errors import TidegateError
-    from tidegate.jobmaster.execution_graph import Execution
     from tidegate.model.control import LongCall, Offer, Pulse
     from tidegate.model.ids import ExecutionId, SlotId
 
@@ -49,6 +48,7 @@ class SlotPool:
     """
 
     def __init__(self, needed: int, lease_ms: int) -> None:
+        assert needed > 0, "a job runs on one slot at least"
         self.needed = needed
         self.wanted = needed
         self.error: TidegateError | None = None
@@ -116,6 +116,7 @@ class SlotPool:
             self._order[self._order.index(None)] = offer.slot
         else:
             self._spare.append(offer.slot)
+        assert len(self) <= self.wanted, "a slot more than are wanted is refused"
         return True
 
     def left(self, slot: SlotId) -> bool:
@@ -126,6 +127,8 @@ class SlotPool:
             self._spare.remove(slot)
         else:
             self._order[self._order.index(slot)] = self._spare.pop(0) if self._spare else None
+        taken = not self._spare or None not in self._order
+        assert taken, "a spare slot takes the place of a lost one"
         return True
 
     def want(self, count: int) -> None:
@@ -165,10 +168,11 @@ class SlotPool:
         """
         least = now_ms - self._lease_ms + GRACE_MS
         for known in self._slots.values():
-            known.seen_ms = min(now_ms, max(least, known.seen_ms + for_ms))
+            extended_ms = min(now_ms, max(least, known.seen_ms + for_ms))
+            assert extended_ms >= known.seen_ms, "a standstill of the driver shortens no lease"
+            known.seen_ms = extended_ms
 
     def expired(self, now_ms: int) -> list[SlotId]:
-        """Slots that have been silent for longer than the lease."""
         return [s for s, k in self._slots.items() if now_ms - k.seen_ms > self._lease_ms]
 
     @property
@@ -181,17 +185,16 @@ class SlotPool:
         return [slot for slot in self._order if slot is not None]
 
     def address(self, slot: SlotId) -> str:
-        """Where a slot's peers dial it."""
         return self._slots[slot].offer.address
 
-    def waits(self, execution: Execution, name: str, now_ms: int) -> WaitView:
+    def waits(self, execution: ExecutionId, slot: SlotId, name: str, now_ms: int) -> WaitView:
         """A subtask that is waited for, and the call that it is in."""
-        known = self._slots.get(execution.slot)
-        if known is None or known.calling != execution.id or not known.batch_age_ms:
-            return WaitView(name, execution.slot)
+        known = self._slots.get(slot)
+        if known is None or known.calling != execution or not known.batch_age_ms:
+            return WaitView(name, slot)
         function = known.long_call.function if known.long_call else ""
         age_ms = known.batch_age_ms + now_ms - known.seen_ms
-        return WaitView(name, execution.slot, age_ms, function)
+        return WaitView(name, slot, age_ms, function)
 
     def view(self, now_ms: int, name: Callable[[ExecutionId], str]) -> tuple[SlotView, ...]:
         """The slots as frozen values. name: of a subtask."""
@@ -232,6 +235,7 @@ class SlotWait:
             self.report_ms = now_ms + AWAIT_REPORT_MS
         if len(pool) > self.most:
             self.most, self.grown_ms = len(pool), now_ms
+        assert self.since_ms <= self.grown_ms <= now_ms, "slots came while they were awaited"
         return pool.ask(now_ms)
 
     def stood_still(self, now_ms: int) -> None:

@@ -54,7 +54,6 @@ class Standstills:
         self._told: set[VertexId] = set()
 
     def look(self, view: JobView, now_ms: int) -> list[Standstill]:
-        """New standstills since the last look."""
         stalled = {
             vertex.id: subtask
             for vertex in view.vertices

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.coordinator.events import CheckpointRequested
     from tidegate.errors import TidegateError
     from tidegate.jobmaster.commands import JobCommand
-    from tidegate.jobmaster.failures.history import Failure
+    from tidegate.jobmaster.failures import Failure
 
 
 class Stopper:
@@ -47,6 +47,7 @@ class Stopper:
         """Somebody asks for a snapshot; it is remembered where the job is to end with it."""
         if asked.kind.is_synchronous or asked.cancels:
             self._since_ms = self._since_ms if self.under_way else now_ms
+            assert asked.request not in self._asked, "each request has a number of its own"
             self._asked[asked.request] = asked
 
     @property
@@ -74,6 +75,7 @@ class Stopper:
         if asked is None or done.error is not None:
             self._tell(done)
             return False
+        assert self._saved is None, "a job ends with one savepoint"
         self._saved, self._cancels = done, asked.cancels
         if self._status is not None:
             self._answer_at_the_end(self._status)  # it became durable while the job was ending
@@ -99,6 +101,7 @@ class Stopper:
         return replace(failure, error=interrupted)
 
     def ended(self, status: JobStatus) -> None:
+        assert status.is_terminal_state(), "a job that has ended is asked for nothing more"
         self._status = status
         if self._saved is not None:
             self._answer_at_the_end(status)

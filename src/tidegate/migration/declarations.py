@@ -6,6 +6,7 @@ with the types of its parts in parentheses, such as `TUPLE(STRING,LONG)`; a map 
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,12 +16,7 @@ from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDesc
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.errors import ConfigError
 from tidegate.migration.pyflink import PREFIX, likely_types
-from tidegate.typeinfo.types import (
-    PICKLED,
-    BasicTypeInfo,
-    TupleTypeInfo,
-    Types,
-)
+from tidegate.typeinfo.types import PICKLED, BasicTypeInfo, TupleTypeInfo, Types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,7 +33,6 @@ _OF_MANY: Final = ("TUPLE", "ROW")
 _OF_PARTS: Final = {"LIST": 1, "PRIMITIVE_ARRAY": 1, "BASIC_ARRAY": 1, "OBJECT_ARRAY": 1, "MAP": 2}
 _KINDS: Final = ("value", "list", "map", "reducing", "aggregating", "broadcast")
 _UNKNOWN: Final = "TYPE"
-_TOKEN: Final = re.compile(r"\s*([A-Za-z_]+|[(),])")
 _DECLARATION: Final = re.compile(r"(?P<uid>.+)/(?P<name>[^/=]+)=(?P<kind>[a-z]+):(?P<type>.+)")
 
 
@@ -48,7 +43,7 @@ def declared_states(texts: Iterable[str]) -> dict[str, list[StateDescriptor]]:
         match = _DECLARATION.fullmatch(text.strip())
         if match is None or match["kind"] not in _KINDS:
             raise _refused(text, f"KIND is one of {', '.join(_KINDS)}")
-        types = _Types(match["type"], text).all()
+        types = _types(match["type"], text)
         wanted = 2 if match["kind"] in ("map", "broadcast") else 1
         if len(types) != wanted:
             raise _refused(text, f"a {match['kind']} state has {wanted} type(s), not {len(types)}")
@@ -71,50 +66,35 @@ def _descriptor(kind: str, name: str, types: list[TypeInformation]) -> StateDesc
             return MapStateDescriptor(name, types[0], types[1])
 
 
-class _Types:
-    def __init__(self, text: str, where: str) -> None:
-        self._where = where
-        self._tokens: list[str] = []
-        position = 0
-        while position < len(text.rstrip()):
-            token = _TOKEN.match(text, position)
-            if token is None:
-                raise _refused(where, f"{text[position:]!r} is not a type")
-            self._tokens.append(token[1])
-            position = token.end()
+def _types(text: str, where: str) -> list[TypeInformation]:
+    """Types in a text, which is read as calls of Python: nothing of it is run."""
+    try:
+        found = ast.parse(f"[{text}]", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        found = None
+    if not isinstance(found, ast.List):
+        raise _refused(where, f"{text!r} is not a list of types, or its parentheses are not closed")
+    return [_type(each, where) for each in found.elts]
 
-    def all(self) -> list[TypeInformation]:
-        found = self._list()
-        if self._tokens:
-            raise _refused(self._where, f"{self._tokens[0]!r} follows the types")
-        return found
 
-    def _list(self) -> list[TypeInformation]:
-        found = [self._one()]
-        while self._tokens[:1] == [","]:
-            self._tokens.pop(0)
-            found.append(self._one())
-        return found
-
-    def _one(self) -> TypeInformation:
-        name = self._tokens.pop(0).upper() if self._tokens else ""
-        if name in _PLAIN:
-            return getattr(Types, name)()
-        if name not in _OF_MANY and name not in _OF_PARTS:
-            known = ", ".join((*_PLAIN, *_OF_MANY, *_OF_PARTS))
-            raise _refused(self._where, f"{name or 'nothing'!r} is not a type; there are {known}")
-        if self._tokens[:1] != ["("]:
-            raise _refused(self._where, f"{name} has the types of its parts in parentheses")
-        self._tokens.pop(0)
-        parts = self._list()
-        if self._tokens[:1] != [")"]:
-            raise _refused(self._where, f"the parentheses of {name} are not closed")
-        self._tokens.pop(0)
-        if name in _OF_MANY:
-            return getattr(Types, name)(parts)
-        if len(parts) != _OF_PARTS[name]:
-            raise _refused(self._where, f"{name} has {_OF_PARTS[name]} part(s), not {len(parts)}")
-        return getattr(Types, name)(*parts)
+def _type(found: ast.expr, where: str) -> TypeInformation:
+    name, parts = found, list[ast.expr]()
+    if isinstance(found, ast.Call) and not found.keywords:
+        name, parts = found.func, found.args
+    known = name.id.upper() if isinstance(name, ast.Name) else ""
+    if known in _PLAIN and found is name:
+        return getattr(Types, known)()
+    if known not in _OF_MANY and known not in _OF_PARTS:
+        names = ", ".join((*_PLAIN, *_OF_MANY, *_OF_PARTS))
+        raise _refused(where, f"{ast.unparse(found)!r} is not a type; there are {names}")
+    if not parts:
+        raise _refused(where, f"{known} has the types of its parts in parentheses")
+    types = [_type(part, where) for part in parts]
+    if known in _OF_MANY:
+        return getattr(Types, known)(types)
+    if len(types) != _OF_PARTS[known]:
+        raise _refused(where, f"{known} has {_OF_PARTS[known]} part(s), not {len(types)}")
+    return getattr(Types, known)(*types)
 
 
 def _refused(text: str, why: str) -> ConfigError:

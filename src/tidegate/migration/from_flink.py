@@ -13,23 +13,13 @@ from typing import TYPE_CHECKING
 
 from flinkformat.handles import StateDistribution
 from flinkformat.operator_ids import operator_id_of_uid
-from flinkformat.snapshots import (
-    FINISHED,
-    CheckpointMetadata,
-    CheckpointProperties,
-    SavepointFormatType,
-    SavepointType,
-)
-from tidegate.checkpoint.provenance import Provenance, hook_states, to_master_state
+from flinkformat.snapshots import FINISHED
+from tidegate.checkpoint.provenance import hook_states
 from tidegate.errors import ConfigError, FormatError, UnsupportedKey
 from tidegate.migration.declarations import proposal
 from tidegate.migration.pyflink import PREFIX, is_python_state
 from tidegate.migration.taken import TakenKeyedState, TakenOperator, TakenOperatorState, told
-from tidegate.migration.translations import (
-    NotTaken,
-    Translation,
-    operator_translation_of,
-)
+from tidegate.migration.translations import NotTaken, Translation, operator_translation_of
 from tidegate.migration.types import Keys, MisplacedKey
 from tidegate.model.versions import versions
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot
@@ -44,8 +34,6 @@ if TYPE_CHECKING:
     from flinkformat.state.operator_state import FlinkOperatorState
     from flinkformat.state.reading import FlinkKeyedState
     from tidegate.api.state import StateDescriptor
-    from tidegate.model.files import FileChecksum
-    from tidegate.model.ids import CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +133,8 @@ def migrate_savepoint(
         new = NewSnapshot(fspath(target), None if key_file is None else fspath(key_file))
         checkpoint = snapshot.metadata.checkpoint_id
         written = [each.write(checkpoint, new) for each in operators]
-        new.complete(_savepoint(checkpoint, written, new.checksums))
+        new.complete_savepoint(checkpoint, written, {"versions": versions()}, forced=True)
     return MigrationReport(snapshot.path, None if target is None else fspath(target), tuple(rows))
-
-
-def _savepoint(
-    checkpoint: CheckpointId,
-    operators: Iterable[OperatorState],
-    checksums: Mapping[str, FileChecksum],
-) -> CheckpointMetadata:
-    kind = SavepointType.savepoint(SavepointFormatType.CANONICAL)
-    provenance = Provenance({"versions": versions()}, checksums)
-    return CheckpointMetadata(
-        checkpoint_id=checkpoint,
-        operators=tuple(operators),
-        master_states=(to_master_state(provenance),),
-        properties=CheckpointProperties.for_savepoint(kind, forced=True),
-    )
 
 
 def _named(operator: OperatorState) -> str:
@@ -285,9 +258,8 @@ class _Migration:
         for index, states in subtasks.items():
             for each in states:
                 name = each.state.name
-                counts[name] += (
-                    sum(map(len, each.elements)) if _is_map(each) else len(each.elements)
-                )
+                is_map = each.mode is StateDistribution.BROADCAST
+                counts[name] += sum(map(len, each.elements)) if is_map else len(each.elements)
                 try:
                     made[name] = operator_translation_of(each, self._declared)
                     taken.setdefault(index, []).append(_operator_state(each, made[name]))
@@ -328,10 +300,6 @@ class _Migration:
 def _operator_state(found: FlinkOperatorState, made: Translation) -> TakenOperatorState:
     elements = list(map(made.convert, found.elements))
     return TakenOperatorState(made, found.mode, elements)
-
-
-def _is_map(found: FlinkOperatorState) -> bool:
-    return found.mode is StateDistribution.BROADCAST
 
 
 def _no_such(what: str, wanted: str, names: Sequence[str], where: str) -> ConfigError:

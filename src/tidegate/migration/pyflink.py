@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import struct
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,31 +19,8 @@ from flinkformat.state.composites import ListSerializer, MapSerializer, TtlSeria
 from flinkformat.state.headers import BackendStateType
 from flinkformat.state.values import Instant, python_value
 from tidegate.errors import UnpicklingRefused
+from tidegate.typeinfo import types as ours
 from tidegate.typeinfo.pickling import unpickled_value
-from tidegate.typeinfo.types import (
-    BIG_DEC,
-    BIG_INT,
-    BOOLEAN,
-    BYTE,
-    BYTES,
-    CHAR,
-    DOUBLE,
-    FLOAT,
-    INSTANT,
-    INT,
-    LONG,
-    PICKLED,
-    SHORT,
-    SQL_DATE,
-    SQL_TIME,
-    SQL_TIMESTAMP,
-    STRING,
-    ListTypeInfo,
-    MapTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -57,13 +35,13 @@ PREFIX: Final = "python-state-"
 _EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps have no zone
 _ROW_KIND_BITS: Final = 2
 _GUESSES: Final[tuple[TypeInformation, ...]] = (
-    PICKLED,
-    STRING,
-    LONG,
-    DOUBLE,
-    INT,
-    BOOLEAN,
-    TupleTypeInfo([LONG, LONG]),
+    ours.PICKLED,
+    ours.STRING,
+    ours.LONG,
+    ours.DOUBLE,
+    ours.INT,
+    ours.BOOLEAN,
+    ours.TupleTypeInfo([ours.LONG, ours.LONG]),
 )
 
 
@@ -106,7 +84,7 @@ def decode_coder(type_info: TypeInformation | None, data: bytes) -> Any:
     Raises FormatError for bytes that are none of that type, ValueError for what Python can't hold.
     """
     reader = Reader(data)
-    value = _read(type_info or PICKLED, reader)
+    value = _read(type_info or ours.PICKLED, reader)
     reader.end("a value is followed by more bytes", expected=f"the end of {type_info}")
     return value
 
@@ -119,7 +97,7 @@ def decode_coders(type_info: TypeInformation | None, data: bytes) -> list[Any]:
     reader = Reader(data)
     found: list[Any] = []
     while left := reader.remaining:
-        found.append(_read(type_info or PICKLED, reader))
+        found.append(_read(type_info or ours.PICKLED, reader))
         if reader.remaining == left:
             reader.end("values of no bytes are followed by some", expected=f"{type_info}")
     return found
@@ -132,9 +110,9 @@ def likely_types(samples: Iterable[bytes], *, several: bool = False) -> list[Typ
 
 
 def _can_be(type_info: TypeInformation, data: bytes, several: bool) -> bool:
-    if type_info == PICKLED:  # nothing is unpickled before somebody has said so
+    if type_info == ours.PICKLED:  # nothing is unpickled before somebody has said so
         return all(each[:1] == b"\x80" and each[-1:] == b"." for each in _blobs(data, several))
-    if type_info == BOOLEAN:
+    if type_info == ours.BOOLEAN:
         return set(data) <= {0, 1} and (several or len(data) == 1)
     try:
         (decode_coders if several else decode_coder)(type_info, data)
@@ -146,7 +124,7 @@ def _can_be(type_info: TypeInformation, data: bytes, several: bool) -> bool:
 def _blobs(data: bytes, several: bool) -> list[bytes]:
     """Pieces that follow their lengths; one empty piece if the lengths do not fit."""
     try:
-        found = decode_coders(BYTES, data)
+        found = decode_coders(ours.BYTES, data)
     except Exception:
         return [b""]
     return found if several or len(found) == 1 else [b""]
@@ -172,20 +150,8 @@ def _read_decimal(reader: Reader) -> Decimal:
         raise ValueError(f"{text[:60]!r} is not a decimal number") from error
 
 
-def _read_date(reader: Reader) -> datetime.date:
-    return (_EPOCH + _days(reader.i32("a day"))).date()
-
-
-def _days(days: int) -> datetime.timedelta:
-    return datetime.timedelta(days=days)
-
-
-def _read_time(reader: Reader) -> datetime.time:
-    return (_EPOCH + datetime.timedelta(milliseconds=reader.i32("a time of day"))).time()
-
-
-def _read_timestamp(reader: Reader) -> datetime.datetime:
-    return _EPOCH + datetime.timedelta(milliseconds=reader.i64("a time"))
+def _since_epoch(ms: int) -> datetime.datetime:
+    return _EPOCH + timedelta(milliseconds=ms)
 
 
 def _read_instant(reader: Reader) -> Any:
@@ -194,23 +160,23 @@ def _read_instant(reader: Reader) -> Any:
 
 
 _READS: Final[Mapping[TypeInformation, Callable[[Reader], Any]]] = {
-    BYTE: _number(">b"),
-    SHORT: _number(">h"),
-    INT: _number(">i"),
-    LONG: _number(">q"),
-    BIG_INT: _number(">q"),
-    FLOAT: _number(">f"),
-    DOUBLE: _number(">d"),
-    BOOLEAN: lambda reader: reader.boolean("a truth value"),
-    STRING: _read_text,
-    CHAR: _read_text,
-    BIG_DEC: _read_decimal,
-    BYTES: lambda reader: reader.blob("bytes"),
-    SQL_DATE: _read_date,
-    SQL_TIME: _read_time,
-    SQL_TIMESTAMP: _read_timestamp,
-    INSTANT: _read_instant,
-    PICKLED: lambda reader: unpickled(reader.blob("a pickle")),
+    ours.BYTE: _number(">b"),
+    ours.SHORT: _number(">h"),
+    ours.INT: _number(">i"),
+    ours.LONG: _number(">q"),
+    ours.BIG_INT: _number(">q"),
+    ours.FLOAT: _number(">f"),
+    ours.DOUBLE: _number(">d"),
+    ours.BOOLEAN: lambda reader: reader.boolean("a truth value"),
+    ours.STRING: _read_text,
+    ours.CHAR: _read_text,
+    ours.BIG_DEC: _read_decimal,
+    ours.BYTES: lambda reader: reader.blob("bytes"),
+    ours.SQL_DATE: lambda reader: (_EPOCH + timedelta(days=reader.i32("a day"))).date(),
+    ours.SQL_TIME: lambda reader: _since_epoch(reader.i32("a time of day")).time(),
+    ours.SQL_TIMESTAMP: lambda reader: _since_epoch(reader.i64("a time")),
+    ours.INSTANT: _read_instant,
+    ours.PICKLED: lambda reader: unpickled(reader.blob("a pickle")),
 }
 
 
@@ -221,24 +187,24 @@ def _read(type_info: TypeInformation, reader: Reader) -> Any:
         except OverflowError as error:
             raise ValueError(f"a time is beyond Python's years: {error}") from error
     match type_info:
-        case TupleTypeInfo(fields):
+        case ours.TupleTypeInfo(fields):
             return tuple([_read(field, reader) for field in fields])
-        case RowTypeInfo():
+        case ours.RowTypeInfo():
             return _read_row(type_info, reader)
-        case PrimitiveArrayTypeInfo(element):
+        case ours.PrimitiveArrayTypeInfo(element):
             return [_read(element, reader) for _ in range(reader.count("elements"))]
-        case ListTypeInfo(element):
+        case ours.ListTypeInfo(element):
             return [
                 _read(element, reader) if reader.boolean("whether there is an element") else None
                 for _ in range(reader.count("elements"))
             ]
-        case MapTypeInfo():
+        case ours.MapTypeInfo():
             return _read_map(type_info, reader)
         case _:
             raise ValueError(f"PyFlink has no values of type {type_info}")
 
 
-def _read_map(type_info: MapTypeInfo, reader: Reader) -> dict[Any, Any]:
+def _read_map(type_info: ours.MapTypeInfo, reader: Reader) -> dict[Any, Any]:
     entries: dict[Any, Any] = {}
     for _ in range(reader.count("entries")):
         key = _read(type_info.key_type, reader)
@@ -247,7 +213,7 @@ def _read_map(type_info: MapTypeInfo, reader: Reader) -> dict[Any, Any]:
     return entries
 
 
-def _read_row(type_info: RowTypeInfo, reader: Reader) -> Row:
+def _read_row(type_info: ours.RowTypeInfo, reader: Reader) -> Row:
     bits = len(type_info.field_types) + _ROW_KIND_BITS
     size = (bits + 7) // 8
     mask = int.from_bytes(reader.raw(size, "the mask of a row"), "big")

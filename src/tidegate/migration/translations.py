@@ -17,14 +17,7 @@ from tidegate.migration.pyflink import PREFIX, decode_coder, decode_coders, is_p
 from tidegate.migration.types import type_of
 from tidegate.state.user.kinds import Kind
 from tidegate.state.user.operator_state import BROADCAST_KIND, LIST_KIND
-from tidegate.typeinfo.types import (
-    BOOLEAN,
-    LONG,
-    PICKLED,
-    ListTypeInfo,
-    MapTypeInfo,
-    TupleTypeInfo,
-)
+from tidegate.typeinfo.types import BOOLEAN, LONG, PICKLED, ListTypeInfo, MapTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,29 +21,8 @@ from flinkformat.state.composites import (
 from flinkformat.state.serializers import BYTES as JAVA_BYTES
 from flinkformat.state.values import python_value
 from tidegate.migration.pyflink import key_of
+from tidegate.typeinfo import types as ours
 from tidegate.typeinfo.key_hash import KeyHasher
-from tidegate.typeinfo.types import (
-    BIG_DEC,
-    BIG_INT,
-    BOOLEAN,
-    BYTE,
-    BYTES,
-    CHAR,
-    DOUBLE,
-    FLOAT,
-    INSTANT,
-    INT,
-    LONG,
-    SHORT,
-    SQL_DATE,
-    SQL_TIME,
-    SQL_TIMESTAMP,
-    STRING,
-    ListTypeInfo,
-    MapTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,23 +31,23 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 _SIMPLE: Final[Mapping[FlinkSerializer, TypeInformation]] = {
-    java.STRING: STRING,
-    java.LONG: LONG,
-    java.INT: INT,
-    java.SHORT: SHORT,
-    java.BYTE: BYTE,
-    java.BOOLEAN: BOOLEAN,
-    java.DOUBLE: DOUBLE,
-    java.FLOAT: FLOAT,
-    java.CHAR: CHAR,
-    java.BIG_INT: BIG_INT,
-    java.BIG_DEC: BIG_DEC,
-    java.LOCAL_DATE: SQL_DATE,
-    java.LOCAL_TIME: SQL_TIME,
-    java.LOCAL_DATE_TIME: SQL_TIMESTAMP,
-    java.SQL_TIMESTAMP: SQL_TIMESTAMP,
-    java.INSTANT: INSTANT,
-    java.BYTES: BYTES,
+    java.STRING: ours.STRING,
+    java.LONG: ours.LONG,
+    java.INT: ours.INT,
+    java.SHORT: ours.SHORT,
+    java.BYTE: ours.BYTE,
+    java.BOOLEAN: ours.BOOLEAN,
+    java.DOUBLE: ours.DOUBLE,
+    java.FLOAT: ours.FLOAT,
+    java.CHAR: ours.CHAR,
+    java.BIG_INT: ours.BIG_INT,
+    java.BIG_DEC: ours.BIG_DEC,
+    java.LOCAL_DATE: ours.SQL_DATE,
+    java.LOCAL_TIME: ours.SQL_TIME,
+    java.LOCAL_DATE_TIME: ours.SQL_TIMESTAMP,
+    java.SQL_TIMESTAMP: ours.SQL_TIMESTAMP,
+    java.INSTANT: ours.INSTANT,
+    java.BYTES: ours.BYTES,
 }
 
 
@@ -81,13 +60,13 @@ def type_of(serializer: FlinkSerializer) -> TypeInformation:
         return _SIMPLE[serializer]
     match serializer:
         case ListSerializer(element):
-            return ListTypeInfo(type_of(element))
+            return ours.ListTypeInfo(type_of(element))
         case MapSerializer(key, value):
-            return MapTypeInfo(type_of(key), type_of(value))
+            return ours.MapTypeInfo(type_of(key), type_of(value))
         case TupleSerializer() | TtlSerializer():
-            return TupleTypeInfo(list(map(type_of, serializer.nested)))
+            return ours.TupleTypeInfo(list(map(type_of, serializer.nested)))
         case RowSerializer():
-            return RowTypeInfo(list(map(type_of, serializer.fields)))
+            return ours.RowTypeInfo(list(map(type_of, serializer.fields)))
         case NullableSerializer():
             return type_of(serializer.value)
         case _:

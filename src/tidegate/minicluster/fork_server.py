@@ -33,6 +33,7 @@ from tidegate.minicluster.messages import (
     receive,
     send,
 )
+from tidegate.model.versions import versions
 from tidegate.slot.process.guarded import fork
 
 if TYPE_CHECKING:
@@ -234,5 +235,6 @@ def warm_up() -> None:
     for module in WARM:
         importlib.import_module(module)
     importlib.import_module("tidegate.transport.tcp").loop_factory()
+    versions()  # each slot tells them, and reading them takes several milliseconds
     gc.collect()
     gc.freeze()  # so that no collection of a slot touches, and thereby copies, what it shares

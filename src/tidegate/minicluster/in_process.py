@@ -18,7 +18,7 @@ from tidegate.model.versions import versions
 from tidegate.slot.driver_link import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -101,7 +101,7 @@ class LoopProvider:
             clock=SystemClock(),
             chance=chance,
             run_blocking=run_blocking,
-            storage=checkpoint_storage,
+            storage=CheckpointStorage,
             log=process_log(),
             pause=lambda: asyncio.sleep(0),
             owns_process=False,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 COMPARED = ("tidegate", "python", "pyarrow", "cloudpickle")
 
 
+@cache  # a process keeps the code that it has loaded, and a slot that of its fork server
 def versions() -> dict[str, str]:
     """Versions of this process: of ourselves, of Python (minor), of what crosses the wire."""
     found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}

@@ -10,8 +10,8 @@ from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError, UnsupportedKey
 from tidegate.model.elements import RowBatch
-from tidegate.typeinfo.key_classes import may_be_alike
 from tidegate.typeinfo.key_hash import KeyHasher, key_type_of, subtasks_of
+from tidegate.typeinfo.plain_keys import may_be_alike
 
 if TYPE_CHECKING:
     from tidegate.api.operator import KeyBy, OperatorContext, Output

@@ -4,253 +4,123 @@ from __future__ import annotations
 
 from typing import Final
 
-_TIME: Final = ("Duration", "Instant", "Time")
+_TIME: Final = "Duration Instant Time"
 _TYPES: Final = (
-    "BasicTypeInfo",
-    "ListTypeInfo",
-    "MapTypeInfo",
-    "PickledBytesTypeInfo",
-    "PrimitiveArrayTypeInfo",
-    "RowTypeInfo",
-    "SqlTimeTypeInfo",
-    "TupleTypeInfo",
-    "TypeInformation",
-    "Types",
+    "BasicTypeInfo ListTypeInfo MapTypeInfo PickledBytesTypeInfo PrimitiveArrayTypeInfo "
+    "RowTypeInfo SqlTimeTypeInfo TupleTypeInfo TypeInformation Types"
 )
 _SERIALIZATION: Final = (
-    "BulkWriterFactory",
-    "ByteArraySchema",
-    "DeserializationSchema",
-    "Encoder",
-    "SerializationSchema",
-    "SimpleStringSchema",
+    "BulkWriterFactory ByteArraySchema DeserializationSchema Encoder SerializationSchema "
+    "SimpleStringSchema"
 )
-_WATERMARKS: Final = ("TimestampAssigner", "WatermarkStrategy")
-_JSON: Final = ("JsonRowDeserializationSchema", "JsonRowSerializationSchema")
-_CSV_ROWS: Final = ("CsvRowDeserializationSchema", "CsvRowSerializationSchema")
-_METRICS: Final = ("Counter", "Distribution", "Meter", "MetricGroup")
-_RESTARTS: Final = ("RestartStrategies", "RestartStrategyConfiguration")
-_BACKENDS: Final = (
-    "EmbeddedRocksDBStateBackend",
-    "HashMapStateBackend",
-    "PredefinedOptions",
-    "StateBackend",
-)
-_STORAGES: Final = (
-    "CheckpointStorage",
-    "FileSystemCheckpointStorage",
-    "JobManagerCheckpointStorage",
-)
+_WATERMARKS: Final = "TimestampAssigner WatermarkStrategy"
+_JSON: Final = "JsonRowDeserializationSchema JsonRowSerializationSchema"
+_CSV_ROWS: Final = "CsvRowDeserializationSchema CsvRowSerializationSchema"
+_METRICS: Final = "Counter Distribution Meter MetricGroup"
+_RESTARTS: Final = "RestartStrategies RestartStrategyConfiguration"
+_BACKENDS: Final = "EmbeddedRocksDBStateBackend HashMapStateBackend PredefinedOptions StateBackend"
+_STORAGES: Final = "CheckpointStorage FileSystemCheckpointStorage JobManagerCheckpointStorage"
 _FUNCTIONS: Final = (
-    "AggregateFunction",
-    "AsyncFunction",
-    "AsyncRetryPredicate",
-    "AsyncRetryStrategy",
-    "BroadcastProcessFunction",
-    "CoFlatMapFunction",
-    "CoMapFunction",
-    "CoProcessFunction",
-    "FilterFunction",
-    "FlatMapFunction",
-    "KeySelector",
-    "KeyedBroadcastProcessFunction",
-    "KeyedCoProcessFunction",
-    "KeyedProcessFunction",
-    "MapFunction",
-    "Partitioner",
-    "ProcessFunction",
-    "ProcessWindowFunction",
-    "ReduceFunction",
-    "RuntimeContext",
-    "SinkFunction",
-    "WindowFunction",
+    "AggregateFunction AsyncFunction AsyncRetryPredicate AsyncRetryStrategy "
+    "BroadcastProcessFunction CoFlatMapFunction CoMapFunction CoProcessFunction FilterFunction "
+    "FlatMapFunction KeySelector KeyedBroadcastProcessFunction KeyedCoProcessFunction "
+    "KeyedProcessFunction MapFunction Partitioner ProcessFunction ProcessWindowFunction "
+    "ReduceFunction RuntimeContext SinkFunction WindowFunction"
 )
 _STREAMS: Final = (
-    "BroadcastConnectedStream",
-    "BroadcastStream",
-    "ConnectedStreams",
-    "DataStream",
-    "DataStreamSink",
-    "KeyedStream",
-    "WindowedStream",
+    "BroadcastConnectedStream BroadcastStream ConnectedStreams DataStream DataStreamSink "
+    "KeyedStream WindowedStream"
 )
 _WINDOWS: Final = (
-    "CountWindow",
-    "GlobalWindow",
-    "MergingWindowAssigner",
-    "TimeWindow",
-    "Trigger",
-    "TriggerResult",
-    "Window",
-    "WindowAssigner",
+    "CountWindow GlobalWindow MergingWindowAssigner TimeWindow Trigger TriggerResult Window "
+    "WindowAssigner"
 )
 
-MODULES: Final[dict[str, tuple[str, ...]]] = {
-    "pyflink": (),
+_TEXTS: Final = {
+    "pyflink": "",
     "pyflink.common": (
-        *_TIME,
-        *_TYPES,
-        *_SERIALIZATION,
-        *_WATERMARKS,
-        *_JSON,
-        *_CSV_ROWS,
-        *_RESTARTS,
-        "CompletableFuture",
-        "Configuration",
-        "ExecutionConfig",
-        "JobClient",
-        "JobExecutionResult",
-        "JobID",
-        "JobStatus",
-        "Row",
-        "RowKind",
-        "TypeSerializer",
+        f"{_TIME} {_TYPES} {_SERIALIZATION} {_WATERMARKS} {_JSON} {_CSV_ROWS} {_RESTARTS} "
+        "CompletableFuture Configuration ExecutionConfig JobClient JobExecutionResult JobID "
+        "JobStatus Row RowKind TypeSerializer"
     ),
-    "pyflink.common.completable_future": ("CompletableFuture",),
-    "pyflink.common.configuration": ("Configuration",),
-    "pyflink.common.constants": ("MAX_LONG_VALUE", "MIN_LONG_VALUE"),
-    "pyflink.common.execution_config": ("ExecutionConfig",),
-    "pyflink.common.job_client": ("JobClient",),
-    "pyflink.common.job_execution_result": ("JobExecutionResult",),
-    "pyflink.common.job_id": ("JobID",),
-    "pyflink.common.job_status": ("JobStatus",),
+    "pyflink.common.completable_future": "CompletableFuture",
+    "pyflink.common.configuration": "Configuration",
+    "pyflink.common.constants": "MAX_LONG_VALUE MIN_LONG_VALUE",
+    "pyflink.common.execution_config": "ExecutionConfig",
+    "pyflink.common.job_client": "JobClient",
+    "pyflink.common.job_execution_result": "JobExecutionResult",
+    "pyflink.common.job_id": "JobID",
+    "pyflink.common.job_status": "JobStatus",
     "pyflink.common.restart_strategy": _RESTARTS,
     "pyflink.common.serialization": _SERIALIZATION,
-    "pyflink.common.serializer": ("TypeSerializer",),
+    "pyflink.common.serializer": "TypeSerializer",
     "pyflink.common.time": _TIME,
     "pyflink.common.typeinfo": _TYPES,
-    "pyflink.common.types": ("Row", "RowKind"),
+    "pyflink.common.types": "Row RowKind",
     "pyflink.common.watermark_strategy": _WATERMARKS,
     "pyflink.datastream": (
-        *_FUNCTIONS,
-        *_STREAMS,
-        *_WINDOWS,
-        *_BACKENDS,
-        *_STORAGES,
-        "AsyncDataStream",
-        "CheckpointConfig",
-        "CheckpointingMode",
-        "ExternalizedCheckpointRetention",
-        "MemorySize",
-        "OutputTag",
-        "RuntimeExecutionMode",
-        "SlotSharingGroup",
-        "StreamExecutionEnvironment",
-        "TimeDomain",
-        "TimerService",
+        f"{_FUNCTIONS} {_STREAMS} {_WINDOWS} {_BACKENDS} {_STORAGES} "
+        "AsyncDataStream CheckpointConfig CheckpointingMode ExternalizedCheckpointRetention "
+        "MemorySize OutputTag RuntimeExecutionMode SlotSharingGroup "
+        "StreamExecutionEnvironment TimeDomain TimerService"
     ),
-    "pyflink.datastream.async_data_stream": ("AsyncDataStream",),
-    "pyflink.datastream.checkpoint_config": ("CheckpointConfig",),
+    "pyflink.datastream.async_data_stream": "AsyncDataStream",
+    "pyflink.datastream.checkpoint_config": "CheckpointConfig",
     "pyflink.datastream.checkpoint_storage": _STORAGES,
-    "pyflink.datastream.checkpointing_mode": ("CheckpointingMode",),
-    "pyflink.datastream.connectors": ("DeliveryGuarantee", "Sink", "Source"),
-    "pyflink.datastream.connectors.base": ("DeliveryGuarantee", "Sink", "Source"),
+    "pyflink.datastream.checkpointing_mode": "CheckpointingMode",
+    "pyflink.datastream.connectors": "DeliveryGuarantee Sink Source",
+    "pyflink.datastream.connectors.base": "DeliveryGuarantee Sink Source",
     "pyflink.datastream.connectors.file_system": (
-        "BucketAssigner",
-        "BulkFormat",
-        "FileSink",
-        "FileSource",
-        "FileSourceBuilder",
-        "OutputFileConfig",
-        "RollingPolicy",
-        "StreamFormat",
-        "StreamingFileSink",
+        "BucketAssigner BulkFormat FileSink FileSource FileSourceBuilder OutputFileConfig "
+        "RollingPolicy StreamFormat StreamingFileSink"
     ),
-    "pyflink.datastream.connectors.jdbc": (
-        "JdbcConnectionOptions",
-        "JdbcExecutionOptions",
-        "JdbcSink",
-    ),
+    "pyflink.datastream.connectors.jdbc": "JdbcConnectionOptions JdbcExecutionOptions JdbcSink",
     "pyflink.datastream.connectors.kafka": (
-        "KafkaOffsetResetStrategy",
-        "KafkaOffsetsInitializer",
-        "KafkaRecordSerializationSchema",
-        "KafkaRecordSerializationSchemaBuilder",
-        "KafkaSink",
-        "KafkaSinkBuilder",
-        "KafkaSource",
-        "KafkaSourceBuilder",
-        "KafkaTopicPartition",
-        "KafkaTopicSelector",
+        "KafkaOffsetResetStrategy KafkaOffsetsInitializer KafkaRecordSerializationSchema "
+        "KafkaRecordSerializationSchemaBuilder KafkaSink KafkaSinkBuilder KafkaSource "
+        "KafkaSourceBuilder KafkaTopicPartition KafkaTopicSelector"
     ),
-    "pyflink.datastream.connectors.number_seq": ("NumberSequenceSource",),
-    "pyflink.datastream.data_stream": (*_STREAMS, "AllWindowedStream", "CloseableIterator"),
-    "pyflink.datastream.execution_mode": ("RuntimeExecutionMode",),
-    "pyflink.datastream.externalized_checkpoint_retention": ("ExternalizedCheckpointRetention",),
-    "pyflink.datastream.formats": (),
-    "pyflink.datastream.formats.csv": (
-        *_CSV_ROWS,
-        "CsvBulkWriters",
-        "CsvReaderFormat",
-        "CsvSchema",
-    ),
+    "pyflink.datastream.connectors.number_seq": "NumberSequenceSource",
+    "pyflink.datastream.data_stream": (f"{_STREAMS} AllWindowedStream CloseableIterator"),
+    "pyflink.datastream.execution_mode": "RuntimeExecutionMode",
+    "pyflink.datastream.externalized_checkpoint_retention": "ExternalizedCheckpointRetention",
+    "pyflink.datastream.formats": "",
+    "pyflink.datastream.formats.csv": (f"{_CSV_ROWS} CsvBulkWriters CsvReaderFormat CsvSchema"),
     "pyflink.datastream.formats.json": _JSON,
-    "pyflink.datastream.formats.parquet": (
-        "ParquetBulkWriters",
-        "ParquetColumnarRowInputFormat",
-    ),
+    "pyflink.datastream.formats.parquet": "ParquetBulkWriters ParquetColumnarRowInputFormat",
     "pyflink.datastream.functions": (
-        *_FUNCTIONS,
-        "AllWindowFunction",
-        "BaseBroadcastProcessFunction",
-        "Function",
-        "KeyedStateStore",
-        "ProcessAllWindowFunction",
-        "TimerService",
+        f"{_FUNCTIONS} "
+        "AllWindowFunction BaseBroadcastProcessFunction Function KeyedStateStore "
+        "ProcessAllWindowFunction TimerService"
     ),
-    "pyflink.datastream.output_tag": ("OutputTag",),
-    "pyflink.datastream.slot_sharing_group": ("MemorySize", "SlotSharingGroup"),
+    "pyflink.datastream.output_tag": "OutputTag",
+    "pyflink.datastream.slot_sharing_group": "MemorySize SlotSharingGroup",
     "pyflink.datastream.state": (
-        "AggregatingState",
-        "AggregatingStateDescriptor",
-        "AppendingState",
-        "BroadcastState",
-        "ListState",
-        "ListStateDescriptor",
-        "MapState",
-        "MapStateDescriptor",
-        "MergingState",
-        "ReadOnlyBroadcastState",
-        "ReducingState",
-        "ReducingStateDescriptor",
-        "State",
-        "StateDescriptor",
-        "StateTtlConfig",
-        "ValueState",
-        "ValueStateDescriptor",
+        "AggregatingState AggregatingStateDescriptor AppendingState BroadcastState ListState "
+        "ListStateDescriptor MapState MapStateDescriptor MergingState ReadOnlyBroadcastState "
+        "ReducingState ReducingStateDescriptor State StateDescriptor StateTtlConfig ValueState "
+        "ValueStateDescriptor"
     ),
     "pyflink.datastream.state_backend": _BACKENDS,
-    "pyflink.datastream.stream_execution_environment": ("StreamExecutionEnvironment",),
-    "pyflink.datastream.time_domain": ("TimeDomain",),
-    "pyflink.datastream.timerservice": ("TimerService",),
+    "pyflink.datastream.stream_execution_environment": "StreamExecutionEnvironment",
+    "pyflink.datastream.time_domain": "TimeDomain",
+    "pyflink.datastream.timerservice": "TimerService",
     "pyflink.datastream.window": (
-        *_WINDOWS,
-        "ContinuousEventTimeTrigger",
-        "ContinuousProcessingTimeTrigger",
-        "CountSlidingWindowAssigner",
-        "CountTrigger",
-        "CountTumblingWindowAssigner",
-        "CountWindowSerializer",
-        "DynamicEventTimeSessionWindows",
-        "DynamicProcessingTimeSessionWindows",
-        "EventTimeSessionWindows",
-        "EventTimeTrigger",
-        "GlobalWindowSerializer",
-        "GlobalWindows",
-        "NeverTrigger",
-        "ProcessingTimeSessionWindows",
-        "ProcessingTimeTrigger",
-        "PurgingTrigger",
-        "SessionWindowTimeGapExtractor",
-        "SlidingEventTimeWindows",
-        "SlidingProcessingTimeWindows",
-        "TimeWindowSerializer",
-        "TumblingEventTimeWindows",
-        "TumblingProcessingTimeWindows",
+        f"{_WINDOWS} "
+        "ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger "
+        "CountSlidingWindowAssigner CountTrigger CountTumblingWindowAssigner "
+        "CountWindowSerializer DynamicEventTimeSessionWindows "
+        "DynamicProcessingTimeSessionWindows EventTimeSessionWindows EventTimeTrigger "
+        "GlobalWindowSerializer GlobalWindows NeverTrigger ProcessingTimeSessionWindows "
+        "ProcessingTimeTrigger PurgingTrigger SessionWindowTimeGapExtractor "
+        "SlidingEventTimeWindows SlidingProcessingTimeWindows TimeWindowSerializer "
+        "TumblingEventTimeWindows TumblingProcessingTimeWindows"
     ),
     "pyflink.metrics": _METRICS,
     "pyflink.metrics.metricbase": _METRICS,
 }
+
+MODULES: Final = {module: tuple(names.split()) for module, names in _TEXTS.items()}
 """The names of each module, as ``from module import *`` gives them."""
 
 _ELSEWHERE: Final = {
@@ -280,7 +150,7 @@ _CONNECTORS: Final = frozenset(
     if module.startswith(("pyflink.datastream.connectors", "pyflink.datastream.formats"))
     for name in names
     if name not in ("Sink", "Source")
-) | {*_SERIALIZATION}
+) | {*_SERIALIZATION.split()}
 
 _OLD_KAFKA: Final = "Use KafkaSource and KafkaSink, which are in the same module."
 _JAVA: Final = "It wraps an object of Java's; write a {} in Python."

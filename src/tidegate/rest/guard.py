@@ -13,7 +13,7 @@ import secrets
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
-from tidegate.rest.answers import Forbidden, NotFound, Unauthorized, UnsupportedMediaType
+from tidegate.rest.messages import Forbidden, NotFound, Unauthorized, UnsupportedMediaType
 from tidegate.storage import paths
 
 if TYPE_CHECKING:

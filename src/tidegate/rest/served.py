@@ -1,4 +1,8 @@
-"""The job that is served, and how requests reach it."""
+"""The job that is served: its views, how busy it is, and operations on it.
+
+An operation is begun by one request, and others ask about it by an id, which the client may choose.
+The same id again means the same operation, even if that failed. Source: REST §1.1.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import asyncio
 import base64
 import contextlib
 import re
+import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import UserError
-from tidegate.rest.answers import BadRequest, NotFound
-from tidegate.rest.rates import Rates
+from tidegate.rest.messages import BadRequest, NotFound
+from tidegate.rest.shapes.metric_shapes import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,15 +26,21 @@ if TYPE_CHECKING:
 
     from tidegate.api.job import JobClient
     from tidegate.clock import Clock
+    from tidegate.ha.filesystem import RunBlocking
     from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
     from tidegate.model.chance import Chance
     from tidegate.model.ids import JobId
-    from tidegate.rest.operations import Operations
 
 Object = dict[str, object]
 
 _ID: Final = re.compile("[0-9a-fA-F]{32}")
 _NUMBER: Final = re.compile("[0-9]{1,18}")
+
+OPERATIONS_MAX: Final = 1_000
+"""Operations that are remembered; of those that have ended the oldest are forgotten first."""
+
+LAST_READ_MS: Final = 10_000
+"""Whoever has not read a result so long after the end of the operation is not waiting for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,7 @@ class ServedJob:
         operations: Operations,
         clock: Clock,
         chance: Chance,
-        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
+        run_blocking: RunBlocking,
     ) -> None:
         self.client: Final = client
         self.rates: Final = Rates()
@@ -64,7 +75,7 @@ class ServedJob:
         return self._clock.wall_ms()
 
     async def view(self) -> JobView:
-        seen = cast("JobView", await self._run_blocking(self.client.view))
+        seen = await self._run_blocking(self.client.view)
         self.rates.saw(seen)
         return seen
 
@@ -99,6 +110,22 @@ class ServedJob:
             if subtask.index == index:
                 return job, vertex, subtask
         raise NotFound(f"Could not find subtask {index} of vertex {vertex.id.hex()}")
+
+    def shows(self, path: str, shape: Callable[[JobView], object]) -> Route:
+        """Route that shows the job in a shape."""
+
+        async def answer(request: Request) -> object:
+            return shape(await self.job(request))
+
+        return Route("GET", f"/jobs/{{jobid}}{path}", answer)
+
+    def shows_vertex(self, path: str, shape: Callable[[JobView, VertexView], object]) -> Route:
+        """Route that shows a vertex in a shape."""
+
+        async def answer(request: Request) -> object:
+            return shape(*await self.vertex(request))
+
+        return Route("GET", f"/jobs/{{jobid}}/vertices/{{vertexid}}{path}", answer)
 
     def begin(
         self, kind: str, trigger_id: str | None, begin: Callable[[str], Future[Any]]
@@ -165,3 +192,80 @@ def _path(request: Request, name: str, form: re.Pattern[str]) -> str:
             f'({name}) from value "{value}".'
         )
     return value
+
+
+@dataclass(slots=True)
+class _Operation:
+    future: Future[Any]
+    ended_ms: int | None = None
+    read: bool = False
+
+
+class Operations:
+    """The operations of one job; safe to use from any thread.
+
+    store_ms: how long the result of one can be read once it has ended.
+    """
+
+    def __init__(self, clock: Clock, store_ms: int) -> None:
+        self._clock = clock
+        self._store_ms = store_ms
+        self._lock = threading.Lock()
+        self._all_read = threading.Condition(self._lock)
+        self._known: dict[tuple[str, str], _Operation] = {}
+
+    def begin(self, kind: str, id: str, begin: Callable[[], Future[Any]]) -> None:
+        """Begins an operation, unless one of this kind and id exists. Raises what ``begin`` raises.
+
+        Raises OverflowError if too many are under way.
+        """
+        with self._lock:
+            self._forget()
+            if (kind, id) in self._known:
+                return
+            if len(self._known) >= OPERATIONS_MAX:
+                raise OverflowError(f"{OPERATIONS_MAX} operations are under way")
+            operation = self._known[kind, id] = _Operation(begin())
+        operation.future.add_done_callback(lambda _: self._ended(operation))
+
+    def find(self, kind: str, id: str) -> Future[Any] | None:
+        """The operation of that kind and id; None if it is unknown or ended too long ago."""
+        with self._lock:
+            self._forget()
+            operation = self._known.get((kind, id))
+            if operation is None:
+                return None
+            if operation.future.done():
+                operation.read = True
+                self._all_read.notify_all()
+            return operation.future
+
+    @property
+    def awaited(self) -> bool:
+        """True if a client has probably still to read an operation's result."""
+        with self._lock:
+            return self._awaited()
+
+    def wait_until_read(self) -> None:
+        """Waits until no result is awaited; at most `LAST_READ_MS`."""
+        with self._lock:
+            self._all_read.wait_for(lambda: not self._awaited(), LAST_READ_MS / 1000)
+
+    def _awaited(self) -> bool:
+        since_ms = self._clock.monotonic_ms() - LAST_READ_MS
+        return any(
+            not one.read and (one.ended_ms is None or one.ended_ms > since_ms)
+            for one in self._known.values()
+        )
+
+    def _ended(self, operation: _Operation) -> None:
+        operation.ended_ms = self._clock.monotonic_ms()
+
+    def _forget(self) -> None:
+        """Drops operations that ended too long ago, and the oldest ended ones beyond the limit."""
+        until_ms = self._clock.monotonic_ms() - self._store_ms
+        ended = {key: one.ended_ms for key, one in self._known.items() if one.ended_ms is not None}
+        spare = len(self._known) - OPERATIONS_MAX + 1
+        for number, (key, ended_ms) in enumerate(ended.items()):
+            if ended_ms < until_ms or number < spare:
+                del self._known[key]

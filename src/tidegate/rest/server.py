@@ -19,19 +19,24 @@ from aiohttp import web
 
 from tidegate.config.rest import REST_STORES, REST_TOKEN_FILE
 from tidegate.errors import ConfigError
-from tidegate.rest.app import make_app
 from tidegate.rest.guard import Guard
-from tidegate.rest.operations import Operations
-from tidegate.rest.patience import Patience
-from tidegate.rest.routes import checkpoints, jobs, login, metrics, savepoints
-from tidegate.rest.served import ServedJob
+from tidegate.rest.messages import (
+    REQUEST_TIMEOUT_S,
+    Accepted,
+    RestError,
+    Unauthorized,
+    error_response,
+    response,
+)
+from tidegate.rest.routes import jobs, login, snapshots
+from tidegate.rest.served import Operations, ServedJob
 from tidegate.snapshots.folders import dispose_savepoint
 from tidegate.storage.secret_file import read_secret
 from tidegate.transport.accepting import BACKLOG, Acceptor
 from tidegate.transport.keys import read_keys, server_context
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     import structlog
 
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from tidegate.model.chance import Chance
     from tidegate.model.ids import Epoch
     from tidegate.model.settings import RestSettings
+    from tidegate.rest.served import Route
     from tidegate.transport.accepting import Guest
 
 T = TypeVar("T")
@@ -47,7 +53,8 @@ T = TypeVar("T")
 _SHUTDOWN_S: Final = 1.0
 _CONNECTIONS_MAX: Final = 64
 _THREADS: Final = 4
-_TOKEN_MIN: Final = 16
+BODY_BYTES_MAX: Final = 1 << 20
+PREFIXES: Final = ("", "/v1")
 
 
 class RestServer:
@@ -116,9 +123,7 @@ class RestServer:
     async def _serve(self, served: ServedJob) -> None:
         patience = Patience()
         routes = (
-            *checkpoints.routes(served),
-            *savepoints.routes(served, self._dispose),
-            *metrics.routes(served),
+            *snapshots.routes(served, self._dispose),
             *jobs.routes(served),
             *login.routes(self._guard),
         )
@@ -186,3 +191,104 @@ def _bound(settings: RestSettings) -> socket.socket:
         remedy="Give a range of ports with room for all jobs of this machine, such as 8081-8099, "
         "or 0 for any.",
     ) from problem
+
+
+def make_app(
+    routes: Iterable[Route],
+    log: structlog.typing.FilteringBoundLogger,
+    guard: Guard,
+    patience: Patience,
+) -> web.Application:
+    """Makes an application that answers requests at these routes, and below ``/v1`` too."""
+
+    @web.middleware
+    async def errors_answered(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        patience.asked(request.protocol)
+        try:
+            guard.check(
+                request.method,
+                request.path.removeprefix(PREFIXES[1]),
+                request.headers,
+                here=_dialled(request),
+                has_body=request.body_exists,
+            )
+            return await handler(request)
+        except RestError as error:
+            refused = error_response(error.status, *error.texts)
+            if isinstance(error, Unauthorized):
+                refused.headers["WWW-Authenticate"] = "Bearer"
+            return refused
+        except web.HTTPRequestEntityTooLarge as error:
+            return error_response(413, error.text or "The request is too large.")
+        except web.HTTPException:
+            return error_response(404, f"Unable to load requested file {request.path}.")
+        except Exception:
+            log.exception("a request could not be answered", path=request.path)
+            return error_response(500, "Internal server error.", "The job's log says more.")
+        finally:
+            patience.answered(request.protocol)
+
+    app = web.Application(middlewares=[errors_answered], client_max_size=BODY_BYTES_MAX)
+    for route in routes:
+        for prefix in PREFIXES:
+            app.router.add_route(route.method, prefix + route.path, _handler(route))
+    return app
+
+
+def _dialled(request: web.Request) -> str:
+    """Address of this machine at which the connection arrived."""
+    transport = request.transport
+    name = None if transport is None else transport.get_extra_info("sockname")
+    return str(name[0]) if name else ""
+
+
+def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body = await route.answer(request)
+        if isinstance(body, web.StreamResponse):
+            return body
+        if isinstance(body, Accepted):
+            return response(body.body, 202)
+        return response(body)
+
+    return handle
+
+
+class Patience:
+    """Ends connections that do not send a whole request in time.
+
+    A connection is known by its protocol, which is what a request of aiohttp names.
+    """
+
+    def __init__(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self.timeout_s: Final = timeout_s
+        self._waiting: dict[object, asyncio.TimerHandle] = {}
+        self._guests: dict[object, Guest] = {}
+
+    def came(self, protocol: object, guest: Guest) -> None:
+        self._guests[protocol] = guest
+        self._wait(protocol)
+
+    def asked(self, protocol: object) -> None:
+        waiting = self._waiting.pop(protocol, None)
+        if waiting is not None:
+            waiting.cancel()
+
+    def answered(self, protocol: object) -> None:
+        if protocol in self._guests:
+            self._wait(protocol)
+
+    def close(self) -> None:
+        for waiting in self._waiting.values():
+            waiting.cancel()
+
+    def _wait(self, protocol: object) -> None:
+        self.asked(protocol)  # requests sent ahead are answered in a row
+        loop = asyncio.get_running_loop()
+        self._waiting[protocol] = loop.call_later(self.timeout_s, self._give_up, protocol)
+
+    def _give_up(self, protocol: object) -> None:
+        del self._waiting[protocol]
+        self._guests.pop(protocol).cut()

@@ -36,7 +36,6 @@ from tidegate.errors import StorageFailed
 from tidegate.model.elements import ArrowBatch, Barrier, CheckpointOptions, RowBatch
 from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
-from tidegate.storage.places import CheckpointPlace
 from tidegate.transport import codec
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import ChannelId, ExecutionId
     from tidegate.model.restore import InFlightData
-    from tidegate.storage.checkpoints import CheckpointStorageWorkerView
+    from tidegate.storage.checkpoints import CheckpointStorage
 
 RESULTS_MAX: Final = 1_000
 """Checkpoints of one subtask whose results nobody has taken; Flink's bound."""
@@ -270,18 +269,18 @@ class SharedFiles:
 class ChannelStateStorage:
     """Where one slot's channel state goes, and which of its subtasks share files.
 
-    view: of the job's storage, once the slot is accepted. draw: 64 random bits a call. run: runs a
+    storage: of the job, once the slot is accepted. draw: 64 random bits a call. run: runs a
     coroutine to its end, whatever becomes of the subtasks.
     """
 
     def __init__(
         self,
-        view: Callable[[], CheckpointStorageWorkerView | None],
+        storage: Callable[[], CheckpointStorage | None],
         run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
         draw: Callable[[], int],
         run: Callable[[Coroutine[None, None, None]], object],
     ) -> None:
-        self._view = view
+        self._storage = storage
         self._run_blocking = run_blocking
         self._draw = draw
         self.run = run
@@ -298,7 +297,7 @@ class ChannelStateStorage:
         self, member: ExecutionId, barrier: Barrier, parts: Sequence[bytes]
     ) -> ChannelStateFile:
         """Write a checkpoint's file; nothing is left of one that fails. Raises StorageFailed."""
-        place = CheckpointPlace(self._accepted_view(), barrier, member, self._draw)
+        place = self._accepted_storage().place(barrier, member, self._draw)
 
         def write() -> StreamStateHandle:
             try:
@@ -312,14 +311,14 @@ class ChannelStateStorage:
 
     async def delete(self, file: ChannelStateFile) -> None:
         """Delete a file of which nobody will hear; what cannot be is left to the sweep."""
-        files = self._accepted_view().storage.files
+        files = self._accepted_storage().files
         with contextlib.suppress(StorageFailed):
             await self._run_blocking(lambda: files.delete_files(file.checksums))
 
-    def _accepted_view(self) -> CheckpointStorageWorkerView:
-        view = self._view()
-        assert view is not None, "a slot is accepted before it is given work"
-        return view
+    def _accepted_storage(self) -> CheckpointStorage:
+        storage = self._storage()
+        assert storage is not None, "a slot is accepted before it is given work"
+        return storage
 
 
 def read_in_flight(

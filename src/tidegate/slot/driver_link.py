@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tidegate.model.control import ToDriver
     from tidegate.transport.wire import Wire
 
-
 _SECOND_MS: Final = 1_000
 
 

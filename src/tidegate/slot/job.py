@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from tidegate.slot.driver_link import as_ours
 from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.state.disk.local_folders import LocalFolders, LocalPlace, default_root
 from tidegate.state.log.changelog import ChangeLog
-from tidegate.storage.checkpoints import CheckpointStorageWorkerView
-from tidegate.storage.places import SharedPlace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from tidegate.slot.world import World
     from tidegate.state.disk.store import RocksDBMemory
     from tidegate.state.scope import StateScope
-    from tidegate.storage.checkpoints import CheckpointStorage
 
 
 def new_backend_id(draw: Callable[[], int]) -> str:
@@ -101,25 +99,20 @@ class LocalState:
 class SlotJob:
     """Everything that subtasks of one job share in one slot.
 
-    view: of the storage. local: folders on the slot's disk. channel_state: makes writers of
-    in-flight data, of which several share a file.
+    local: folders on the slot's disk. channel_state: makes writers of in-flight data, of which
+    several share a file.
     """
 
     def __init__(self, accepted: Accepted, world: World, beside: Tasks) -> None:
         self.id = accepted.job
         self.slot = accepted.slot
         self.settings = accepted.settings
-        storage = world.storage(accepted.job, accepted.settings.checkpoints)
-        self.view = CheckpointStorageWorkerView(storage)
+        self.storage = world.storage(accepted.job, accepted.settings.checkpoints)
         self.local = LocalState(accepted, world.chance.bits64, world.run_blocking, beside.run)
         self.channel_state = ChannelStateStorage(
-            lambda: self.view, world.run_blocking, world.chance.bits64, beside.run
+            lambda: self.storage, world.run_blocking, world.chance.bits64, beside.run
         )
         self._world = world
-
-    @property
-    def storage(self) -> CheckpointStorage:
-        return self.view.storage
 
     async def read_back(self, asked: ReadBack) -> HasRead:
         files, error = self.storage.files, None
@@ -149,7 +142,7 @@ class SlotJob:
         return ChangeLog(
             scope,
             settings,
-            lambda sharing: SharedPlace(self.storage, deployment.execution, draw, sharing),
+            partial(self.storage.shared_place, deployment.execution, draw),
             lambda call: host.start(_run(host, call)),
         )
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from flinkformat.state.operator_state import FlinkOperatorState
     from flinkformat.state.reading import FlinkKeyedState
 
+NO_GROUP: Final = -1
 _VOID: Final = "VoidNamespace"
 
 
@@ -106,7 +107,7 @@ def _moved(handle: StreamStateHandle, places: Mapping[str, str]) -> StreamStateH
 class CountedState:
     """A state and its entries. key, namespace: names of types; None if there are none.
 
-    groups: entries by key group; all under -1 where there are no keys.
+    groups: entries by key group; all under `NO_GROUP` where there are no keys.
     """
 
     name: str
@@ -135,9 +136,9 @@ def counted_states(snapshot: FlinkSnapshot, operator: OperatorState) -> list[Cou
             kind = KIND_OF_OPERATOR_STATE[state.mode]
             held = found.setdefault(state.state.name, _of_subtask(state, kind))
             if kind is not StateKind.BROADCAST:
-                held.groups[-1] += len(state.elements)
+                held.groups[NO_GROUP] += len(state.elements)
             elif not held.groups:  # each subtask has all of it
-                held.groups[-1] = sum(map(len, state.elements))
+                held.groups[NO_GROUP] = sum(map(len, state.elements))
     return sorted(found.values(), key=lambda state: state.name)
 
 

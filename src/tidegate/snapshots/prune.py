@@ -1,7 +1,7 @@
 """Removes checkpoints that ended jobs have kept, and their left-over records: ``tidegate prune``.
 
 The plan is made first, from the records and from what each snapshot names
-(`tidegate.snapshots.kept`). Files that a remaining snapshot names stay, whoever wrote them. Records
+(`tidegate.snapshots.jobs`). Files that a remaining snapshot names stay, whoever wrote them. Records
 that name a removed checkpoint are rewritten by leading the job for a moment: a driver that starts
 meanwhile is told that the job is running, and one that was frozen is deposed.
 """
@@ -21,8 +21,7 @@ from tidegate.ha.leadership import LEASE_MS, HaWorld, lead
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
 from tidegate.snapshots.checking.snapshot_check import SnapshotChecker, job_in
-from tidegate.snapshots.jobs import Life, RecordedJobs
-from tidegate.snapshots.kept import KeptCheckpoint, Standing, to_prune
+from tidegate.snapshots.jobs import KeptCheckpoint, Life, RecordedJobs, Standing, to_prune
 from tidegate.storage import paths
 from tidegate.storage.state_files import StateFiles
 
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.ha.chain import Pointer
     from tidegate.model.ids import Epoch
-    from tidegate.snapshots.jobs import RecordedJob
-    from tidegate.snapshots.kept import PruneRule
+    from tidegate.snapshots.jobs import PruneRule, RecordedJob
     from tidegate.storage.stores import Stores
 
 

@@ -14,11 +14,11 @@ from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.errors import FormatError
 from tidegate.state.format.headers import StateHeader
 from tidegate.state.user import kinds, ttl
+from tidegate.typeinfo.arrow import column_of, column_type
 from tidegate.typeinfo.descriptions import describe, type_described
+from tidegate.typeinfo.evolution import serializer_standing_in
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
-from tidegate.typeinfo.stand_ins import serializer_standing_in
 from tidegate.typeinfo.types import LONG, ListTypeInfo, MapTypeInfo
-from tidegate.typeinfo.value_columns import column_of, column_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,11 +24,11 @@ from tidegate.snapshots.reading.subtask_states import SubtaskStates
 from tidegate.snapshots.rows import OperatorInfo, Rows, StateInfo, StateKind, StateRow
 from tidegate.storage.reading import StateReader
 from tidegate.storage.state_files import StateFiles
-from tidegate.typeinfo.found_types import type_of_values
+from tidegate.typeinfo.hints import type_of_values
 from tidegate.typeinfo.types import PICKLED, holds_pickled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -213,15 +213,15 @@ class Snapshot:
         """
         found = self.operator(operator)
         info = self.state(found, state)
-        if not holds_pickled(info.value_type) and not _holds_pickled(info.namespace_type):
-            return info
-        rows = list(islice(self.rows(found, info), _SAMPLE))
-        value_type, namespace_type = info.value_type, info.namespace_type
-        if holds_pickled(value_type):
-            value_type = _found(value_type, (row.value for row in rows))
-        if namespace_type is not None and holds_pickled(namespace_type):
-            namespace_type = _found(namespace_type, (row.namespace for row in rows))
-        return replace(info, value_type=value_type, namespace_type=namespace_type)
+        changed: dict[str, TypeInformation] = {}
+        for name in ("value", "namespace"):
+            declared: TypeInformation | None = getattr(info, f"{name}_type")
+            if declared is not None and holds_pickled(declared):
+                rows = islice(self.rows(found, info), _SAMPLE)
+                settled = type_of_values(getattr(row, name) for row in rows)
+                if settled != PICKLED:
+                    changed[f"{name}_type"] = settled
+        return replace(info, **changed)
 
     def form(self, operator: str | OperatorInfo, state: str | StateInfo) -> StateForm:
         """Layout of a keyed state, for writing more of it. Raises ConfigError if it is empty."""
@@ -306,12 +306,3 @@ def likely(wanted: str, names: Sequence[str]) -> str:
     meant = f"'{close[0]}' may be meant; " if close else ""
     there = ", ".join(f"'{name}'" for name in names) or "none"
     return f"{meant}there are: {there}." if meant else f"There are: {there}."
-
-
-def _holds_pickled(type_info: TypeInformation | None) -> bool:
-    return type_info is not None and holds_pickled(type_info)
-
-
-def _found(declared: TypeInformation, values: Iterable[object]) -> TypeInformation:
-    found = type_of_values(values)
-    return declared if found == PICKLED else found

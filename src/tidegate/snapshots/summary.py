@@ -6,7 +6,8 @@ Per operator, state and key group, counted without making a value or running cod
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,12 @@ from flinkformat.snapshots import FINISHED, SavepointType
 from flinkformat.state_streams import files_of
 from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.errors import FormatError, RestoreRefused
-from tidegate.snapshots.flink_snapshot import FlinkSnapshot, counted_states
+from tidegate.snapshots.flink_snapshot import (
+    NO_GROUP,
+    CountedState,
+    FlinkSnapshot,
+    counted_states,
+)
 from tidegate.snapshots.folders import properties_of
 from tidegate.snapshots.rows import StateKind, in_flight
 from tidegate.snapshots.sizes import Size, keyed_sizes
@@ -221,79 +227,61 @@ def _states(
     found: list[StateSummary] = []
     for each in snapshot.states(info):
         if each.kind.is_keyed:
-            groups = sizes.get(each.name, {})
-            found.append(_keyed_state(each, groups, info.max_parallelism))
+            of_groups = sizes.get(each.name, {})
         elif each.kind in (StateKind.INPUT_CHANNELS, StateKind.OUTPUT_CHANNELS):
-            found.append(_summed(each, _in_flight(each, subtasks)))
+            of_groups = {NO_GROUP: _sum(_in_flight(each, subtasks))}
         else:
-            found.append(_summed(each, _elements(each, subtasks, reader)))
+            of_groups = {NO_GROUP: _sum(_elements(each, subtasks, reader))}
+        counted = CountedState(
+            each.name,
+            each.kind.value,
+            _shown(each.key_type),
+            _shown(each.namespace_type),
+            str(each.value_type),
+            Counter({group: size.entries for group, size in of_groups.items()}),
+        )
+        made = _summary(counted, of_groups, info.max_parallelism)
+        found.append(replace(made, expires=each.expires))
     return tuple(found)
 
 
 def _states_of_flink(snapshot: Snapshot, operator: OperatorState) -> tuple[StateSummary, ...]:
-    found: list[StateSummary] = []
-    for state in counted_states(FlinkSnapshot(snapshot.path, snapshot.metadata), operator):
-        groups = {group: count for group, count in state.groups.items() if group >= 0}
-        found.append(
-            StateSummary(
-                state.name,
-                state.kind,
-                state.key,
-                state.namespace,
-                state.value,
-                expires=False,
-                entries=state.groups.total(),
-                size_bytes=None,
-                skew=_skew(groups, operator.max_parallelism),
-                largest_key_group=_largest(groups),
-                key_groups=tuple(
-                    KeyGroupSummary(group, count, None) for group, count in sorted(groups.items())
-                ),
-            )
-        )
-    return tuple(found)
+    states = counted_states(FlinkSnapshot(snapshot.path, snapshot.metadata), operator)
+    return tuple(_summary(state, None, operator.max_parallelism) for state in states)
 
 
-def _largest(groups: Mapping[int, int]) -> int | None:
-    return max(groups, key=lambda group: (groups[group], -group), default=None)
-
-
-def _skew(groups: Mapping[int, int], max_parallelism: int) -> float | None:
-    if not groups:
-        return None
-    return round(max(groups.values()) * max_parallelism / sum(groups.values()), 3)
-
-
-def _keyed_state(info: StateInfo, groups: Mapping[int, Size], max_parallelism: int) -> StateSummary:
-    counts = {group: size.entries for group, size in groups.items()}
-    skew, largest = _skew(counts, max_parallelism), _largest(counts)
-    return _summed(info, groups.values(), skew, largest, groups)
-
-
-def _summed(
-    info: StateInfo,
-    sizes: Iterable[Size],
-    skew: float | None = None,
-    largest: int | None = None,
-    groups: Mapping[int, Size] | None = None,
+def _summary(
+    state: CountedState, sizes: Mapping[int, Size] | None, max_parallelism: int
 ) -> StateSummary:
-    parts = list(sizes)
+    """Summary of a state without times. sizes: by key group as its counts; None if unknown."""
+    groups = {group: count for group, count in state.groups.items() if group != NO_GROUP}
+    largest = max(groups, key=lambda group: (groups[group], -group), default=None)
+    skew = None
+    if largest is not None:
+        skew = round(groups[largest] * max_parallelism / sum(groups.values()), 3)
     return StateSummary(
-        info.name,
-        info.kind.value,
-        _shown(info.key_type),
-        _shown(info.namespace_type),
-        str(info.value_type),
-        info.expires,
-        sum(size.entries for size in parts),
-        sum(size.size_bytes for size in parts),
-        skew,
-        largest,
-        tuple(
-            KeyGroupSummary(group, size.entries, size.size_bytes)
-            for group, size in sorted((groups or {}).items())
+        state.name,
+        state.kind,
+        state.key,
+        state.namespace,
+        state.value,
+        expires=False,
+        entries=state.groups.total(),
+        size_bytes=None if sizes is None else _sum(sizes.values()).size_bytes,
+        skew=skew,
+        largest_key_group=largest,
+        key_groups=tuple(
+            KeyGroupSummary(group, count, None if sizes is None else sizes[group].size_bytes)
+            for group, count in sorted(groups.items())
         ),
     )
+
+
+def _sum(sizes: Iterable[Size]) -> Size:
+    total = Size()
+    for size in sizes:
+        total.add(size.entries, size.size_bytes)
+    return total
 
 
 def _shown(type_info: TypeInformation | None) -> str | None:

@@ -22,13 +22,18 @@ from tidegate.config.log import process_log
 from tidegate.driver.thread import start_driver
 from tidegate.errors import SlotLost
 from tidegate.rest.serve import rest_server
-from tidegate.spark.addresses import driver_address, is_local
 from tidegate.spark.interrupts import SLOT_TAG, keep_slots_at_signals
-from tidegate.spark.python_files import ship_python_files
-from tidegate.spark.rpc import tell_of_plain_rpc
-from tidegate.spark.session import check_cores, session_for, workers_python
+from tidegate.spark.session import (
+    check_cores,
+    driver_address,
+    is_local,
+    look,
+    session_for,
+    ship_python_files,
+    tell_of_plain_rpc,
+    workers_python,
+)
 from tidegate.spark.slot_task import OUTCOME_SCHEMA, REPLACED, SlotTask, slot_function
-from tidegate.spark.waiting import look
 from tidegate.transport.security import LinkSecurity, is_loopback
 
 if TYPE_CHECKING:

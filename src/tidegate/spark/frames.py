@@ -17,7 +17,7 @@ from pyspark.sql import types as spark_types
 
 from tidegate.connectors.frames.frame_files import holds_files, rows_in
 from tidegate.errors import ConfigError, JobCanceled, StorageFailed, with_article
-from tidegate.spark.addresses import is_local
+from tidegate.spark.session import is_local
 from tidegate.spark.session import session_for as session_for  # for who loads this module
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores

@@ -1,11 +1,19 @@
-"""The Spark session that a job runs in: found, built or refused."""
+"""The Spark session that a job runs in: found, built or refused, and what a job does with it.
+
+It finds the address of the driver that executors can reach, ships Python files to them, says why
+slots do not come, and warns where Spark does not encrypt what it ships, such as the keys of our
+links.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -13,7 +21,16 @@ from pyspark.sql import SparkSession
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
+
+    import structlog
+
+LOCALHOST = "127.0.0.1"
+_SETTINGS: Final = (
+    "See spark.cores.max, spark.executor.instances, spark.executor.cores and "
+    "spark.dynamicAllocation.maxExecutors"
+)
+_ENCRYPTS: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 
 
 def session_for(spark: object | None, slots: int) -> SparkSession:
@@ -120,3 +137,117 @@ def check_cores(spark: SparkSession, slots: int) -> None:
             remedy=f"Use master local[{slots * per_task}] or more, or lower the job's parallelism "
             "(env.set_parallelism).",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAddress:
+    """bind: the address to listen on. announce: the one that executors dial."""
+
+    bind: str
+    announce: str
+
+
+def driver_address(spark: SparkSession) -> DriverAddress:
+    """Address at which this session's executors find the driver.
+
+    A local master's executors are on this machine. Elsewhere it is ``spark.driver.host``, to which
+    the executors have connected already, bound at ``spark.driver.bindAddress`` where that is set.
+    """
+    if is_local(spark):
+        return DriverAddress(LOCALHOST, LOCALHOST)
+    conf = spark.sparkContext.getConf()
+    announce = conf.get("spark.driver.host") or LOCALHOST
+    bind = conf.get("spark.driver.bindAddress") or announce
+    return DriverAddress(bind, announce)
+
+
+def is_local(spark: SparkSession) -> bool:
+    """True if driver and executors are on one machine."""
+    return (spark.sparkContext.master or "").startswith("local")
+
+
+def tell_of_plain_rpc(spark: SparkSession, log: structlog.typing.FilteringBoundLogger) -> None:
+    """Warns if an eavesdropper between driver and executors could read the keys."""
+    conf = spark.sparkContext.getConf()
+    if not any((conf.get(key) or "false").lower() == "true" for key in _ENCRYPTS):
+        log.warning(
+            "Spark's own connections are not encrypted, and carry the keys of the job's links; "
+            "set spark.network.crypto.enabled with spark.authenticate if others can read that "
+            "traffic"
+        )
+
+
+def ship_python_files(spark: SparkSession, files: Iterable[str]) -> None:
+    """Gives modules and archives to all executors of a session; a folder goes as an archive.
+
+    files: absolute paths. They stay with the session, as what ``addPyFile`` was given does.
+    """
+    from pyspark import SparkFiles
+
+    for file in map(Path, files):
+        if not file.is_dir():
+            spark.sparkContext.addPyFile(str(file))
+            continue
+        # Executors fetch it later; the session deletes this folder when it stops.
+        folder = Path(SparkFiles.getRootDirectory()) / "tidegate"
+        folder.mkdir(exist_ok=True)
+        archive = shutil.make_archive(str(folder / file.name), "zip", file)
+        spark.sparkContext.addPyFile(archive)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """asked: slots asked for and not ended. given: those that Spark has given a core.
+
+    executors: that have registered; None if driver and executors are one process. others: tasks
+    of other jobs of this application. cores: of Spark, where that is known.
+    """
+
+    asked: int
+    given: int
+    executors: int | None
+    others: int
+    cores: int | None
+
+    def __str__(self) -> str:
+        if self.executors == 0:
+            return (
+                "no executor has registered with Spark yet: its cluster has no room, or they "
+                f"cannot reach the driver. {_SETTINGS}"
+            )
+        missing = self.asked - self.given
+        free = (self.cores or 0) - self.given - self.others
+        if 0 < missing <= free:
+            return (
+                f"Spark has {free} free cores, and has not started the tasks of {missing} of "
+                f"{self.asked} slots yet; its machine may be busy"
+            )
+        if missing > 0:
+            room = f"has {self.cores} cores" if self.cores else f"has {self.executors} executor(s)"
+            return (
+                f"{missing} of {self.asked} slots wait for a core: Spark {room}, "
+                f"and runs {self.others} task(s) of other jobs. {_SETTINGS}"
+            )
+        return (
+            "each slot has its core: Python workers are starting and importing what the job needs; "
+            "the machines may be busy"
+        )
+
+
+def look(spark: SparkSession, tag: str, asked: int) -> Waiting:
+    """Asks Spark. tag: of the Spark jobs that host slots; asked: how many of them there are.
+
+    Raises Py4JError if the JVM does not answer, AttributeError if the session is stopped.
+    """
+    context: Any = spark.sparkContext
+    tracker = context.statusTracker()
+    executors = tracker.getExecutorInfos()
+    given = 0
+    for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag):
+        info = tracker.getJobInfo(job)
+        stages = [tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
+        given += sum(stage.numActiveTasks for stage in stages if stage)
+    running = sum(each.numRunningTasks for each in executors)
+    # The driver is listed among executors; elsewhere than on one machine it runs no tasks.
+    registered = None if is_local(spark) else len(executors) - 1
+    return Waiting(asked, given, registered, max(0, running - given), cores_of(spark))

@@ -12,99 +12,56 @@ Flink's; the folders are made by `tidegate.storage.paths`. Work on files whereve
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.snapshots import CHECKPOINT, FULL_CHECKPOINT, SharingFilesStrategy
 from tidegate.errors import StorageFailed
+from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
-from tidegate.storage.merging import FileMerging
+from tidegate.storage.places import Place
 from tidegate.storage.state_files import StateFiles
 from tidegate.storage.store import try_all
 from tidegate.storage.stores import MEMORY_SCHEME, Stores
-from tidegate.storage.stream_factory import CheckpointStreamFactory
+from tidegate.storage.streams import CheckpointStreamFactory, FileMerging
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
-    from tidegate.model.ids import Attempt, Epoch, JobId
+    from tidegate.model.elements import Barrier
+    from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId
     from tidegate.model.settings import CheckpointSettings
-    from tidegate.storage.streams import CheckpointStateOutputStream
 
 STATE_IN_MEMORY_MAX: Final = 5 * 1024 * 1024
 """Bytes of one state that the driver's memory takes; Flink's default."""
-
-FACTORIES_MAX: Final = 8
-"""Checkpoints for which a slot remembers where their state goes; few are under way at a time."""
 
 UNFINISHED_MAX: Final = 64
 """Checkpoints that a sweep looks back on for empty folders; few are under way at a time."""
 
 
-class CheckpointScope(Enum):
-    """Owner of a file of state; Flink's ``CheckpointedStateScope``."""
-
-    EXCLUSIVE = "exclusive"
-    SHARED = "shared"
-    TASK_OWNED = "taskowned"
-
-
-class CheckpointStorageWorkerView:
-    """A slot's half of the storage: where a checkpoint's own state goes is found out once."""
-
-    def __init__(self, storage: CheckpointStorage) -> None:
-        self.storage = storage
-        self._factories: dict[tuple[CheckpointId, str | None], CheckpointStreamFactory] = {}
-
-    def resolve_checkpoint_storage_location(
-        self, checkpoint: CheckpointId, target: str | None
-    ) -> CheckpointStreamFactory:
-        """Resolves the folder for a checkpoint's own state. target: the folder of a savepoint."""
-        found = self._factories.get((checkpoint, target))
-        if found is None:
-            found = self.storage.stream_factory(
-                checkpoint, CheckpointScope.EXCLUSIVE, target=target
-            )
-            self._factories[checkpoint, target] = found
-            if len(self._factories) > FACTORIES_MAX:
-                del self._factories[next(iter(self._factories))]
-        return found
-
-
 class CheckpointStorage:
     """The checkpoints of one job, seen by its driver or by one of its slots.
 
-    stores: opens every place that state may lie in, the ``memory:`` world of the job's driver
-    among them. inline_threshold: state smaller than this stays in its handle.
-    merged_file_max_bytes: how large a file gets that several states share; None for a file each.
-    key_file: holds what snapshots are signed with; None if they are not. State has a file for
-    itself then, for what is signed is whole files. files: reads, writes and deletes by places.
+    stores: opens every place that state may lie in; unless given, ``memory:`` means a world of
+    this storage's own. files: reads, writes and deletes by places.
     """
 
     def __init__(
-        self,
-        job: JobId,
-        stores: Stores,
-        *,
-        directory: str | None,
-        in_memory: bool,
-        inline_threshold_bytes: int,
-        merged_file_max_bytes: int | None = None,
-        state_in_memory_max: int = STATE_IN_MEMORY_MAX,
-        key_file: str | None = None,
+        self, job: JobId, settings: CheckpointSettings, stores: Stores | None = None
     ) -> None:
         self._job = job
-        self._stores = stores
-        self.files = StateFiles(stores, signed=key_file is not None)
-        self._root = paths.absolute(directory or f"{MEMORY_SCHEME}:")
-        self._store = stores.open(self._root)
-        self._in_memory = in_memory
-        self._inline_threshold = inline_threshold_bytes
-        self._merged_file_max = merged_file_max_bytes
-        self._state_in_memory_max = state_in_memory_max
-        self.key_file = key_file
+        self._stores = stores or Stores(MemoryFiles())
+        # What is signed is whole files, so that a state has a file for itself then.
+        signed = settings.key_file is not None
+        self.files = StateFiles(self._stores, signed=signed)
+        self._merged_file_max = None if signed else settings.merged_file_max_bytes
+        self._root = paths.absolute(settings.directory or f"{MEMORY_SCHEME}:")
+        self._store = self._stores.open(self._root)
+        self._in_memory = settings.storage == "jobmanager"
+        self._inline_threshold = settings.inline_threshold_bytes
+        self.key_file = settings.key_file
 
     @property
     def root(self) -> str:
@@ -198,6 +155,8 @@ class CheckpointStorage:
             if paths.join(self._root, info.path) in used:
                 # A kept checkpoint may name a file in the folder of one that is gone.
                 needed.add(folder)
+            # Drivers and slots of lower epochs are fenced off: no checkpoint that could still
+            # complete names a file of theirs.
             elif counts_not or (wrote is not None and wrote < epoch):
                 doomed.append(info.path)
             if counts_not:
@@ -229,41 +188,66 @@ class CheckpointStorage:
 
     # The slots' half
 
-    def create_stream(
+    def place(
         self,
-        checkpoint: CheckpointId,
-        scope: CheckpointScope,
-        name: str,
+        barrier: Barrier,
+        execution: ExecutionId,
+        draw: Callable[[], int],
         *,
-        target: str | None = None,
-        merging: FileMerging | None = None,
-    ) -> CheckpointStateOutputStream:
-        """A stream for one state of one subtask.
+        merged: bool = False,
+    ) -> Place:
+        """Destination of one subtask's share of one checkpoint.
 
-        name: from `paths.state_file`, never used before. target: the folder of the snapshot
-        where it is not the checkpoint's own; a savepoint stands alone, so all its files go there.
-        merging: from `merge_files` of the same checkpoint, where it is to share a file.
+        draw: 64 random bits a call, for the files' names. merged: whether states that are the
+        checkpoint's own may share files.
         """
-        return self.stream_factory(checkpoint, scope, target=target).create_stream(
-            name, merging=merging
+        checkpoint, target = barrier.checkpoint, barrier.options.target
+        match barrier.options.kind:
+            case SnapshotKind.CHECKPOINT:
+                sharing = CHECKPOINT.sharing
+            case SnapshotKind.FULL_CHECKPOINT:
+                sharing = FULL_CHECKPOINT.sharing
+            case _:
+                sharing = SharingFilesStrategy.NO_SHARING
+        own = self.streams(checkpoint, target=target)
+        return Place(
+            own,
+            self.shared_streams if target is None else own,
+            _names(execution, draw),
+            sharing,
+            self.merge_files(checkpoint, target=target) if merged else None,
         )
 
-    def stream_factory(
-        self, checkpoint: CheckpointId, scope: CheckpointScope, *, target: str | None = None
+    def shared_place(
+        self, execution: ExecutionId, draw: Callable[[], int], sharing: SharingFilesStrategy
+    ) -> Place:
+        """Destination of files of a subtask that belong to no single checkpoint; see `place`.
+
+        sharing: which files of older checkpoints may be named beside them.
+        """
+        shared = self.shared_streams
+        return Place(shared, shared, _names(execution, draw), sharing)
+
+    def streams(
+        self, checkpoint: CheckpointId, *, target: str | None = None
     ) -> CheckpointStreamFactory:
-        """Stream factory of a checkpoint; arguments as for `create_stream`."""
-        exclusive = scope is CheckpointScope.EXCLUSIVE or target is not None
-        if target is not None:
-            folder = paths.absolute(target)
-        else:
-            folder = paths.join(self._root, self._folder_of(checkpoint, scope))
-        if self._in_memory:
-            return CheckpointStreamFactory(
-                folder, None, exclusive, self._state_in_memory_max, self.files.signed
-            )
-        return CheckpointStreamFactory(
-            folder, self._stores.open(folder), exclusive, self._inline_threshold, self.files.signed
-        )
+        """Streams of state that is a checkpoint's own.
+
+        target: the folder of a savepoint. It stands alone, so all its files go there.
+        """
+        location = self.location(checkpoint) if target is None else paths.absolute(target)
+        return self._streams_into(location, relative=True)
+
+    @property
+    def shared_streams(self) -> CheckpointStreamFactory:
+        """Streams of state that several checkpoints may name."""
+        folder = paths.join(self._root, paths.shared_folder(self._job))
+        return self._streams_into(folder, relative=False)
+
+    def _streams_into(self, folder: str, *, relative: bool) -> CheckpointStreamFactory:
+        store = None if self._in_memory else self._stores.open(folder)
+        limit = STATE_IN_MEMORY_MAX if self._in_memory else self._inline_threshold
+        return CheckpointStreamFactory(folder, store, relative, limit, self.files.signed)
 
     def merge_files(
         self, checkpoint: CheckpointId, *, target: str | None = None
@@ -273,34 +257,11 @@ class CheckpointStorage:
         None if each has its own: that is so in a savepoint (target: its folder), which can be
         moved, for segments are named by absolute places, and where snapshots are signed.
         """
-        if self._merged_file_max is None or target is not None or self.files.signed:
+        if self._merged_file_max is None or target is not None:
             return None
-        folder = paths.join(self._root, paths.exclusive_folder(self._job, checkpoint))
+        folder = self.location(checkpoint)
         return FileMerging(self._stores.open(folder), folder, self._merged_file_max)
 
-    def _folder_of(self, checkpoint: CheckpointId, scope: CheckpointScope) -> str:
-        match scope:
-            case CheckpointScope.EXCLUSIVE:
-                return paths.exclusive_folder(self._job, checkpoint)
-            case CheckpointScope.SHARED:
-                return paths.shared_folder(self._job)
-            case CheckpointScope.TASK_OWNED:
-                return paths.task_owned_folder(self._job)
 
-
-def checkpoint_storage(
-    job: JobId, settings: CheckpointSettings, stores: Stores | None = None
-) -> CheckpointStorage:
-    """The storage that a job's settings ask for.
-
-    stores: given where ``memory:`` is to mean a certain world, as in the simulator.
-    """
-    return CheckpointStorage(
-        job,
-        stores or Stores(MemoryFiles()),
-        directory=settings.directory,
-        in_memory=settings.storage == "jobmanager",
-        inline_threshold_bytes=settings.inline_threshold_bytes,
-        merged_file_max_bytes=settings.merged_file_max_bytes,
-        key_file=settings.key_file,
-    )
+def _names(execution: ExecutionId, draw: Callable[[], int]) -> Callable[[], str]:
+    return lambda: paths.state_file(execution.epoch, execution.attempt, draw())

@@ -21,7 +21,7 @@ from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.store import open_stream, publish, try_all
 from tidegate.storage.stores import Stores
-from tidegate.storage.stream_factory import CheckpointStreamFactory
+from tidegate.storage.streams import CheckpointStreamFactory
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping

@@ -221,21 +221,19 @@ def publish(store: Store, path: str, data: bytes) -> Written:
     """
     checksum = Checksum()
     checksum.add(data)
-    if store.guarantees.atomic_create:
-        if not store.create(path, data):
-            raise StorageFailed(
-                f"The file {name_of(path)} exists and is not replaced",
-                where=f"{store.root}/{path}",
-            )
-    elif store.info(path) is not None:
+    atomic = store.guarantees.atomic_create
+    taken = not store.create(path, data) if atomic else store.info(path) is not None
+    if taken:
         raise StorageFailed(
-            f"The file {name_of(path)} exists and is not replaced", where=f"{store.root}/{path}"
+            f"The file {name_of(path)} exists and is not replaced",
+            where=f"{store.root}/{path}",
+            remedy="Name another folder, and see that no other job writes there.",
         )
-    elif store.guarantees.atomic_rename:
+    if not atomic and store.guarantees.atomic_rename:
         under_way = f"{path}.part"
         write_new(store, under_way, data)
         store.rename(under_way, path)
-    else:
+    elif not atomic:
         # Such stores show a file only when its writer closes, so it is whole all the same.
         write_new(store, path, data)
     return Written(path, checksum.size, checksum.crc32c)

@@ -68,7 +68,3 @@ class Stores:
         from tidegate.storage.fsspec_fs import FsspecStore
 
         return FsspecStore.open(root)
-
-
-def open_store(location: str) -> Store:
-    return Stores().open(location)

@@ -1,4 +1,11 @@
-"""The stream that a subtask writes one state to, and the file behind it."""
+"""Streams that a subtask writes its states to, and the files behind them.
+
+Small state stays in its handle. Large state goes to a file of its own, or becomes a segment of a
+file that several states share (`FileMerging`). Such a file is of one subtask and one checkpoint,
+lies in that checkpoint's folder, and is deleted with it. So nothing counts who uses it: whoever
+deletes one segment's file deletes the others of the same acknowledgement with it. Flink's files may
+also be shared by subtasks and by checkpoints, which needs a bookkeeping of what is still in use.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +13,32 @@ import hashlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from flinkformat.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    StateScope,
+)
 from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.storage import paths
+from tidegate.storage.store import try_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from flinkformat.handles import SegmentFileStateHandle
-    from tidegate.storage.store import Store, Written
+    from tidegate.storage.store import Store, Writer, Written
 
 _PARTS_BESIDE: Final = 2
 """Parts that wait for the thread that writes them."""
 
 _PART_BYTES: Final = 8 << 20
 """Of a part: many, since the thread waits some 5 ms for its turn a few times for each."""
-
-
-class StateFile(Protocol):
-    """Destination of a state that is too large for its handle."""
-
-    @property
-    def checksums(self) -> Mapping[str, FileChecksum]:
-        """Place, crc32c and size of a file that is this state's alone; empty until durable."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Adds bytes at the end."""
-        ...
-
-    def close(self) -> FileStateHandle | RelativeFileStateHandle | SegmentFileStateHandle:
-        """Returns where the state is; a file of its own is durable then."""
-        ...
-
-    def abort(self) -> None:
-        """Gives up the state; deletes a file of its own."""
-        ...
 
 
 class OwnFile:
@@ -54,6 +48,7 @@ class OwnFile:
         self, store: Store, folder: str, name: str, *, relative: bool, signed: bool = False
     ) -> None:
         self._digest = hashlib.sha256() if signed else None
+        self._store = store
         self._writer = store.open_new(name)
         self._place = paths.join(folder, name)
         self._name = name
@@ -80,7 +75,88 @@ class OwnFile:
         return FileStateHandle(self._place, written.size)
 
     def abort(self) -> None:
-        self._writer.abort()
+        """Gives up the file, durable or not, and deletes it. Raises StorageFailed."""
+        if self._written is None:
+            self._writer.abort()
+        else:
+            self._store.delete([self._name])
+
+
+class FileMerging:
+    """Writes states one after another; none of them counts before `close`.
+
+    max_bytes: a file of at least this size takes no further state. One state at a time, by one
+    thread at a time.
+    """
+
+    def __init__(self, store: Store, folder: str, max_bytes: int) -> None:
+        self._store = store
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._file: Writer | None = None
+        self._place = ""
+        self._position = 0
+        self.checksums: dict[str, FileChecksum] = {}
+
+    def segment(self, name: str) -> Segment:
+        """Place for one more state.
+
+        name: never used before; given to a new file, if one is needed.
+        """
+        # Checked between states alone, which are never split: a file may exceed the limit.
+        if self._file is not None and self._position >= self._max_bytes:
+            self.close()
+        if self._file is None:
+            self._file = self._store.open_new(name)
+            self._place = paths.join(self._folder, name)
+            self._position = 0
+        return Segment(self, self._place, self._position, name)
+
+    def write(self, data: bytes) -> int:
+        """Adds bytes at the end of the file; returns the new end."""
+        assert self._file is not None, "a segment of it was given out"
+        self._file.write(data)
+        self._position += len(data)
+        return self._position
+
+    def close(self) -> None:
+        """Makes all written states durable. After StorageFailed call ``abort``."""
+        if self._file is not None:
+            written = self._file.close()
+            self.checksums[self._place] = FileChecksum(written.crc32c, written.size)
+            self._file = None
+
+    def abort(self) -> None:
+        """Deletes all files. Raises StorageFailed."""
+        file, self._file = self._file, None
+        durable = partial(self._store.delete, [paths.name(place) for place in self.checksums])
+        try_all([durable] if file is None else [file.abort, durable])
+
+
+class Segment:
+    """One state's part of a file of several, in place of an `OwnFile`."""
+
+    def __init__(self, merging: FileMerging, place: str, start: int, name: str) -> None:
+        self._merging = merging
+        self._place = place
+        self._start = start
+        self._end = start
+        self._name = name
+        # The file belongs to several states, so none of them names it alone.
+        self.checksums: dict[str, FileChecksum] = {}
+
+    def write(self, data: bytes) -> None:
+        before, self._end = self._end, self._merging.write(data)
+        assert before + len(data) == self._end, "one state at a time"
+
+    def close(self) -> SegmentFileStateHandle:
+        size = self._end - self._start
+        return SegmentFileStateHandle(
+            self._place, self._start, size, StateScope.EXCLUSIVE, self._name
+        )
+
+    def abort(self) -> None:
+        """Leaves the bytes in the shared file, where no handle names them."""
 
 
 class CheckpointStateOutputStream:
@@ -91,14 +167,14 @@ class CheckpointStateOutputStream:
     """
 
     def __init__(
-        self, place: str, open_file: Callable[[], StateFile] | None, *, buffer_max: int
+        self, place: str, open_file: Callable[[], OwnFile | Segment] | None, *, buffer_max: int
     ) -> None:
         self._place = place
         self._open_file = open_file
         self._buffer_max = buffer_max
         self._buffered: list[bytes] = []
         self._position = 0
-        self._file: StateFile | None = None
+        self._file: OwnFile | Segment | None = None
         self._closed = False
 
     @property
@@ -148,8 +224,11 @@ class CheckpointStateOutputStream:
 
     def close(self) -> None:
         """Gives up the state unless its handle was requested; deletes the written bytes."""
-        if self._closed:
-            return
+        if not self._closed:
+            self.discard()
+
+    def discard(self) -> None:
+        """Deletes the written bytes, also if the handle was requested. Raises StorageFailed."""
         self._closed = True
         self._buffered.clear()
         if self._file is not None:
@@ -170,6 +249,42 @@ class CheckpointStateOutputStream:
                 remedy="Give a checkpoint folder (execution.checkpointing.dir), so that state "
                 "goes to files.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStreamFactory:
+    """Makes the streams of one checkpoint.
+
+    store: of the folder; None if state stays in its handle. relative: whether handles name files
+    by their place in the folder. buffer_max: bytes up to which state stays in its handle. signed:
+    whether the SHA-256 of files is to be known.
+    """
+
+    folder: str
+    store: Store | None
+    relative: bool
+    buffer_max: int
+    signed: bool
+
+    def create_stream(
+        self, name: str, *, merging: FileMerging | None = None
+    ) -> CheckpointStateOutputStream:
+        store = self.store
+        place = paths.join(self.folder, name)
+        if store is None:
+            return CheckpointStateOutputStream(place, None, buffer_max=self.buffer_max)
+
+        def open_file() -> OwnFile | Segment:
+            if merging is not None:
+                return merging.segment(name)
+            return OwnFile(store, self.folder, name, relative=self.relative, signed=self.signed)
+
+        return CheckpointStateOutputStream(place, open_file, buffer_max=self.buffer_max)
+
+    def delete(self, places: Iterable[str]) -> None:
+        """Deletes files that its streams have written. Raises StorageFailed."""
+        if self.store is not None:
+            self.store.delete(map(paths.name, places))
 
 
 @contextmanager

@@ -37,12 +37,7 @@ from tidegate.model.elements import (
     Watermark,
     WatermarkStatus,
 )
-from tidegate.model.ids import (
-    ChannelId,
-    CheckpointId,
-    OperatorId,
-    VertexId,
-)
+from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, VertexId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.slot.channel_state import ChannelStateStorage
@@ -51,7 +46,7 @@ from tidegate.slot.channels.routes import make_route
 from tidegate.slot.subtask.builder import StatesInMemory
 from tidegate.slot.subtask.builder import build as build_subtask
 from tidegate.slot.subtask.chain import ChainOutput
-from tidegate.storage.places import InlinePlace
+from tidegate.storage.places import inline_place
 from tidegate.storage.reading import InlineReader
 from tidegate.testing.clock import ManualClock, ManualLoop
 from tidegate.typeinfo.types import is_any
@@ -460,7 +455,7 @@ class _Subtask:
         if durable is not None:
             await durable
         pending.finish()
-        return pending.upload(InlinePlace(_NAMES))
+        return pending.upload(inline_place(_NAMES))
 
     # --- the host ---
 

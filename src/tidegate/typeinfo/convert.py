@@ -69,6 +69,11 @@ class Misfit(Exception):
         self.index = 0
         self.path: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        field = f"field '{'.'.join(self.path)}': " if self.path else ""
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{field}{self.value!r} is not of type {self.expected}{reason}"
+
 
 class Converter:
     """Brings batches of values to a type."""

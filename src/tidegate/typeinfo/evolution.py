@@ -4,21 +4,30 @@ The same type reads as it is. Added fields of a record that have a default, remo
 order of fields, and wider numbers migrate: old bytes are read as values of the new type, and the
 next snapshot is written in it. All else is refused, with both shapes. Rows have fields like
 records, and an added one is None.
+
+To read state without the program, stand-ins take the place of its classes: a snapshot knows of a
+record its fields, not its class. A stand-in has the same fields, each None if the bytes have none,
+so that the serializers read such state like any other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+import dataclasses
+from collections import namedtuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.errors import SerializerIncompatible
-from tidegate.typeinfo.key_classes import are_alike
+from tidegate.errors import FormatError, SerializerIncompatible
+from tidegate.typeinfo.plain_keys import are_alike
 from tidegate.typeinfo.serializers import (
     VERSION,
     MigratingReader,
+    PickleSerializer,
     Reader,
     Serializer,
     SerializerSnapshot,
+    TypedSerializer,
+    shape_of,
 )
 from tidegate.typeinfo.types import (
     BIG_INT,
@@ -30,6 +39,7 @@ from tidegate.typeinfo.types import (
     LONG,
     PICKLED,
     SHORT,
+    EnumTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
     PrimitiveArrayTypeInfo,
@@ -37,10 +47,12 @@ from tidegate.typeinfo.types import (
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    with_children,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
 
 _NAMES: Final = frozenset({"msgpack", "pickle"})
 _WIDTHS: Final = ((BYTE, SHORT, INT, LONG, BIG_INT), (FLOAT, DOUBLE))
@@ -204,3 +216,57 @@ def _is_wider(old: TypeInformation, new: TypeInformation) -> bool:
         old in widths and new in widths and widths.index(old) < widths.index(new)
         for widths in _WIDTHS
     )
+
+
+def serializer_standing_in(snapshot: SerializerSnapshot) -> Serializer:
+    """Serializer that reads and writes values as the one of a snapshot did.
+
+    Raises FormatError if its type can't be that of any values.
+    """
+    type_info = with_classes(snapshot.type_info)
+    if snapshot.name == "pickle":
+        return PickleSerializer(type_info)
+    try:
+        return TypedSerializer(type_info)
+    except (KeyError, AssertionError) as error:
+        raise FormatError(
+            f"A state of the type {snapshot.type_info} can't have been written as MessagePack"
+        ) from error
+
+
+def with_classes(type_info: TypeInformation) -> TypeInformation:
+    """The type with a stand-in class for each record, and names for members of enumerations.
+
+    Raises FormatError for odd fields.
+    """
+    match type_info:
+        case RecordTypeInfo(python_class=found):
+            return type_info if found is not None else _with_class(type_info)
+        case EnumTypeInfo(python_class=None):
+            return replace(type_info, python_class=str)
+        case _:
+            return with_children(type_info, with_classes)
+
+
+def _with_class(record: RecordTypeInfo) -> RecordTypeInfo:
+    types = tuple(map(with_classes, record.field_types))
+    name = record.name.rpartition(".")[2]
+    shapes = dict(zip(record.field_names, map(shape_of, types), strict=True))
+    try:
+        made = _named_tuple(name, shapes) if record.kind == "namedtuple" else _data(name, shapes)
+    except (TypeError, ValueError) as error:
+        raise FormatError(f"A record in a snapshot can't be of a class: {error}") from error
+    return replace(
+        record, field_types=types, defaulted=frozenset(record.field_names), python_class=made
+    )
+
+
+def _named_tuple(name: str, shapes: dict[str, Any]) -> type:
+    made: Any = namedtuple(name, list(shapes), defaults=[None] * len(shapes))  # type: ignore[misc]  # fields are known only now
+    made.__annotations__ = shapes
+    return made
+
+
+def _data(name: str, shapes: dict[str, Any]) -> type:
+    fields = [(each, shape, dataclasses.field(default=None)) for each, shape in shapes.items()]
+    return dataclasses.make_dataclass(name, fields, frozen=True)

@@ -20,8 +20,6 @@ from tidegate.typeinfo.types import (
     LONG,
     PICKLED,
     SHORT,
-    SQL_DATE,
-    SQL_TIME,
     SQL_TIMESTAMP,
     STRING,
     ListTypeInfo,
@@ -45,13 +43,9 @@ _ACCEPTED: Final[dict[TypeInformation, frozenset[TypeInformation]]] = {
     FLOAT: _REAL,
     DOUBLE: _REAL,
     BIG_DEC: INTEGERS | {BIG_DEC},
-    BOOLEAN: frozenset({BOOLEAN}),
-    BYTES: frozenset({BYTES}),
-    SQL_DATE: frozenset({SQL_DATE}),
-    SQL_TIME: frozenset({SQL_TIME}),
-    SQL_TIMESTAMP: frozenset({SQL_TIMESTAMP}),
-    INSTANT: frozenset({INSTANT, SQL_TIMESTAMP}),
+    INSTANT: frozenset({SQL_TIMESTAMP}),
 }
+"""Other types of which some values can become the declared one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ import numpy as np
 from flinkformat.row import Row, RowKind
 from tidegate.errors import UnsupportedKey
 from tidegate.typeinfo import hash_columns
-from tidegate.typeinfo.key_classes import is_importable, is_number
 from tidegate.typeinfo.key_kinds import (
     NUMBER_TYPES,
     OF_NUMBERS,
@@ -30,7 +29,14 @@ from tidegate.typeinfo.key_kinds import (
     Numbers,
     Plain,
 )
-from tidegate.typeinfo.plain_keys import check_dataclass, plain_key, refusal, refusal_of_nan
+from tidegate.typeinfo.plain_keys import (
+    check_dataclass,
+    is_importable,
+    is_number,
+    plain_key,
+    refusal,
+    refusal_of_nan,
+)
 from tidegate.typeinfo.types import (
     CHAR,
     DOUBLE,

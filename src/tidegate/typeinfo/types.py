@@ -8,7 +8,7 @@ by itself. Values without a declared type are pickled.
 from __future__ import annotations
 
 import uuid  # noqa: TID251  # the class alone: ids are made by Chance
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from tidegate.errors import GraphError
@@ -16,7 +16,7 @@ from tidegate.errors import GraphError
 if TYPE_CHECKING:
     import datetime
     import decimal
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import TypeVar
 
@@ -399,6 +399,21 @@ class Types:
 def written_as(type_info: TypeInformation) -> TypeInformation:
     """Type in which values are written; for undeclared numbers, the type of the first one."""
     return type_info.of if isinstance(type_info, NumberTypeInfo) else type_info
+
+
+def with_children(
+    type_info: TypeInformation, change: Callable[[TypeInformation], TypeInformation]
+) -> TypeInformation:
+    """The type with other types of its parts; types without parts stay as they are."""
+    match type_info:
+        case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of):
+            return replace(type_info, element_type=change(of))
+        case MapTypeInfo(key, value):
+            return MapTypeInfo(change(key), change(value))
+        case TupleTypeInfo(types) | RowTypeInfo(types) | RecordTypeInfo(field_types=types):
+            return replace(type_info, field_types=tuple(map(change, types)))
+        case _:
+            return type_info
 
 
 def holds_pickled(type_info: TypeInformation) -> bool:

@@ -2,14 +2,16 @@
 
 Each judgement is made by the code that restores: ids, parallelisms and ended operators by
 ``checkpoint.restore.fitting``, in-flight data by ``checkpoint.restore.assignment``, state by the
-operators and backends that take it in, hooks by ``driver.hooks``.
+operators and backends that take it in, hooks by ``driver.user_code``.
+
+``tidegate check`` runs a program up to its first job with a runtime that judges and starts nothing.
 """
 
 from __future__ import annotations
 
 from itertools import count
 from os import fspath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from tidegate.checkpoint.provenance import provenance_of
 from tidegate.checkpoint.restore.assignment import assign
@@ -23,20 +25,19 @@ from tidegate.checkpoint.restore.fitting import (
 )
 from tidegate.clock import SystemClock
 from tidegate.datastream.environment import StreamExecutionEnvironment
-from tidegate.driver.starting.restore import check_files, check_own, read_snapshot
-from tidegate.driver.starting.wholeness import is_whole
+from tidegate.driver.starting.restore import check_files, check_own, is_whole, read_snapshot
 from tidegate.errors import MaxParallelismChanged, RestoreRefused, TidegateError
 from tidegate.storage.state_files import StateFiles
-from tidegate.upgrade.driver_side import coordinator_findings, hook_findings
-from tidegate.upgrade.opening import DryOpening
-from tidegate.upgrade.operators import (
+from tidegate.upgrade.judging import (
+    coordinator_findings,
     ended_operator,
-    finding_of,
     held_names,
+    hook_findings,
     judged_operator,
     lost_operator,
 )
-from tidegate.upgrade.report import OperatorFit, UpgradeFault, UpgradeReport, softened
+from tidegate.upgrade.opening import DryOpening
+from tidegate.upgrade.report import OperatorFit, UpgradeFault, UpgradeReport, finding_of, softened
 from tidegate.upgrade.sample import OperatorSample, Sampler
 
 if TYPE_CHECKING:
@@ -187,3 +188,32 @@ def _by_states(
     asked = {fit.id: names & {state.name for state in fit.states} for fit in known}
     best = max(new, key=lambda info: len(asked.get(info.id.hex(), ())), default=None)
     return best if best is not None and asked.get(best.id.hex()) else None
+
+
+class Checked(BaseException):
+    """Raised at the program's first job; programs must not catch it as a failure.
+
+    outcome: the report, or why there is none.
+    """
+
+    def __init__(self, outcome: UpgradeReport | TidegateError) -> None:
+        super().__init__()
+        self._outcome = outcome
+
+    @property
+    def report(self) -> UpgradeReport:
+        if isinstance(self._outcome, TidegateError):
+            raise self._outcome
+        return self._outcome
+
+
+def check_only(graph: JobGraph, snapshot: str) -> NoReturn:
+    """Compares a job with a snapshot, in the place of running it. Raises Checked.
+
+    Makes the report now, while the program is still ``__main__``: state may be of its classes.
+    """
+    try:
+        outcome = check_upgrade(graph, snapshot)
+    except TidegateError as error:
+        outcome = error
+    raise Checked(outcome)

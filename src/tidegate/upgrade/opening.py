@@ -157,17 +157,12 @@ class _Nowhere:
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         coroutine.close()
 
-    def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
-        pass
+    def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None: ...
 
-    def wake(self) -> None:
-        pass
+    def wake(self) -> None: ...
 
-    def wake_at(self, at_ms: int) -> None:
-        pass
+    def wake_at(self, at_ms: int) -> None: ...
 
-    def skipped(self, rows: int) -> None:
-        pass
+    def skipped(self, rows: int) -> None: ...
 
-    def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
-        pass
+    def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None: ...

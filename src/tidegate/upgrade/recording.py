@@ -116,49 +116,43 @@ class RecordingStates:
             old = SerializerSnapshot.from_bytes(was.serializer)
             return ttl.is_migrated(old, descriptor, had_times=was.ttl)
 
-        def ask(states: OperatorStates) -> State:
-            return states.keyed_state(descriptor, namespace)
-
         becomes = shown_type(kinds.entry_type(descriptor), expires=ttl.expires(descriptor))
         if kind == "timers":
             becomes = timers_text(self._key, namespace)
-        return self._noted(name, kind, becomes, self._sample.keyed, is_migrated, ask)
+        return self._noted(
+            name,
+            kind,
+            becomes,
+            self._sample.keyed,
+            is_migrated,
+            lambda states: states.keyed_state(descriptor, namespace),
+        )
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[object]:
-        union = descriptor.mode is RedistributionMode.UNION
-
-        def ask(states: OperatorStates) -> OperatorListState[object]:
-            return states.operator_state(descriptor)
-
         becomes = descriptor.type_info
+        union = descriptor.mode is RedistributionMode.UNION
         kind = "union list" if union else "operator list"
-        return self._operator_noted(descriptor.name, kind, becomes, ask)
+        return self._operator_noted(
+            descriptor.name, kind, becomes, lambda states: states.operator_state(descriptor)
+        )
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[object, object]:
-        def ask(states: OperatorStates) -> BroadcastState[object, object]:
-            return states.broadcast_state(descriptor)
-
         keys, values = descriptor.type_info, descriptor.value_type_info
         becomes = MapTypeInfo(keys or PICKLED, values or PICKLED)
-        return self._operator_noted(descriptor.name, "broadcast", becomes, ask)
+        return self._operator_noted(
+            descriptor.name, "broadcast", becomes, lambda states: states.broadcast_state(descriptor)
+        )
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
-        def ask(states: OperatorStates) -> KeyedColumns:
-            return states.keyed_columns(key_type)
-
-        return self._columns_noted(COLUMNS, key_type, ask)
+        return self._columns_noted(COLUMNS, key_type, lambda states: states.keyed_columns(key_type))
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
-        def ask(states: OperatorStates) -> KeyedPanes:
-            return states.keyed_panes(key_type)
-
-        return self._columns_noted(COLUMNS, key_type, ask)
+        return self._columns_noted(COLUMNS, key_type, lambda states: states.keyed_panes(key_type))
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        def ask(states: OperatorStates) -> ColumnState:
-            return states.column_state(descriptor)
-
-        return self._columns_noted(descriptor.name, None, ask)
+        return self._columns_noted(
+            descriptor.name, None, lambda states: states.column_state(descriptor)
+        )
 
     def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
         """Sampled entries of a state; empty for a state that does not fit."""

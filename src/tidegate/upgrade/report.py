@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidegate.errors import TidegateError
+
 _HEAD = ("operator", "state", "kind", "verdict", "type")
 
 
@@ -151,6 +153,17 @@ class UpgradeReport:
 
     def __str__(self) -> str:
         return _as_table(self)
+
+
+def finding_of(
+    kind: UpgradeFault,
+    error: TidegateError,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+    severity: UpgradeSeverity = UpgradeSeverity.REFUSED,
+) -> UpgradeFinding:
+    return UpgradeFinding(kind, severity, error.what, error.where, error.remedy, operator, state)
 
 
 def softened(findings: Sequence[UpgradeFinding]) -> list[UpgradeFinding]:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from flinkformat.description import describe
     from flinkformat.errors import ConfigError, DescribedError, FormatError
-    from flinkformat.files import StateBytes, StateFiles, read
-    from flinkformat.metadata import decode, encode, version_of
+    from flinkformat.files import StateBytes, StateFiles
+    from flinkformat.metadata import decode, encode, read, version_of
     from flinkformat.snapshots import (
         CheckpointMetadata,
         CheckpointProperties,
@@ -65,26 +65,20 @@ __all__ = [
 __version__: Final = "0.2.0"
 
 _MODULES: Final = {
-    "description": ("describe",),
-    "errors": ("ConfigError", "DescribedError", "FormatError"),
-    "files": ("StateBytes", "StateFiles", "read"),
-    "metadata": ("decode", "encode", "version_of"),
-    "snapshots": (
-        "CheckpointMetadata",
-        "CheckpointProperties",
-        "MasterState",
-        "OperatorState",
-        "SubtaskState",
-    ),
-    "state.entries": ("FlinkEntry",),
-    "state.reading": ("FlinkKeyedState", "keyed_states", "operator_states"),
-    "state_streams": ("Role", "Stream", "files_of", "replace_streams", "streams"),
+    "description": "describe",
+    "errors": "ConfigError DescribedError FormatError",
+    "files": "StateBytes StateFiles",
+    "metadata": "decode encode read version_of",
+    "snapshots": ("CheckpointMetadata CheckpointProperties MasterState OperatorState SubtaskState"),
+    "state.entries": "FlinkEntry",
+    "state.reading": "FlinkKeyedState keyed_states operator_states",
+    "state_streams": "Role Stream files_of replace_streams streams",
 }
 """Where each name stands; a module is loaded when one of its names is first asked for."""
 
 
 def __getattr__(name: str) -> object:
     for module, names in _MODULES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"flinkformat.{module}"), name)
     raise AttributeError(f"module 'flinkformat' has no attribute {name!r}")

@@ -23,6 +23,8 @@ from flinkformat.handles import (
     KeyedStateHandle,
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
+    MergedInputChannelStateHandle,
+    MergedResultSubpartitionStateHandle,
     OperatorStateHandle,
     OutputStateHandle,
     PlaceholderStreamStateHandle,
@@ -35,7 +37,6 @@ from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from flinkformat.snapshots import FINISHED, Finished, SavepointType
 
 if TYPE_CHECKING:
-    from flinkformat.key_groups import KeyGroupRange
     from flinkformat.snapshots import (
         CheckpointMetadata,
         CheckpointProperties,
@@ -120,8 +121,8 @@ class _Describer:
             "rawOperatorState": raw,
             "managedKeyedState": managed_keyed,
             "rawKeyedState": raw_keyed,
-            "inputChannelState": [self.input(s) for s in state.input_channel],
-            "resultSubpartitionState": [self.output(s) for s in state.result_subpartition],
+            "inputChannelState": [self.channels(s) for s in state.input_channel],
+            "resultSubpartitionState": [self.channels(s) for s in state.result_subpartition],
         }
 
     def stream(self, handle: StreamStateHandle) -> Shown:
@@ -174,7 +175,7 @@ class _Describer:
     def keyed(self, handle: KeyedStateHandle) -> Shown:
         shown: Shown = {
             "type": type(handle).__name__,
-            "keyGroupRange": _range(handle.key_groups),
+            "keyGroupRange": [handle.key_groups.first, handle.key_groups.last],
         }
         if not isinstance(handle, KeyGroupsSavepointStateHandle):
             shown["stateHandleId"] = handle.state_handle_id
@@ -226,54 +227,37 @@ class _Describer:
     def file(self, file: HandleAndLocalPath) -> Shown:
         return {"localPath": file.local_path, "handle": self.stream(file.handle)}
 
-    def input(self, handle: InputStateHandle) -> Shown:
+    def channels(self, handle: InputStateHandle | OutputStateHandle) -> Shown:
         shown: Shown = {
             "type": type(handle).__name__,
             "subtaskIndex": handle.subtask_index,
             "stateSize": handle.state_size,
             "delegate": self.stream(handle.delegate),
         }
-        if isinstance(handle, InputChannelStateHandle):
-            return shown | _input_channel(handle)
+        match handle:
+            case InputChannelStateHandle() | ResultSubpartitionStateHandle():
+                return shown | _channel(handle)
+            case MergedInputChannelStateHandle():
+                unmerged = unmerge_input(handle)
+            case MergedResultSubpartitionStateHandle():
+                unmerged = unmerge_output(handle)
         return shown | {
             "serializedChannelOffsets": handle.channel_offsets.hex(),
-            "unmerged": [_input_channel(plain) for plain in unmerge_input(handle)],
-        }
-
-    def output(self, handle: OutputStateHandle) -> Shown:
-        shown: Shown = {
-            "type": type(handle).__name__,
-            "subtaskIndex": handle.subtask_index,
-            "stateSize": handle.state_size,
-            "delegate": self.stream(handle.delegate),
-        }
-        if isinstance(handle, ResultSubpartitionStateHandle):
-            return shown | _result_subpartition(handle)
-        return shown | {
-            "serializedChannelOffsets": handle.channel_offsets.hex(),
-            "unmerged": [_result_subpartition(plain) for plain in unmerge_output(handle)],
+            "unmerged": [_channel(plain) for plain in unmerged],
         }
 
 
-def _range(key_groups: KeyGroupRange) -> list[int]:
-    return [key_groups.first, key_groups.last]
-
-
-def _input_channel(handle: InputChannelStateHandle) -> Shown:
+def _channel(handle: InputChannelStateHandle | ResultSubpartitionStateHandle) -> Shown:
+    if isinstance(handle, InputChannelStateHandle):
+        place = {"gateIdx": handle.gate_index, "inputChannelIdx": handle.channel_index}
+    else:
+        place = {
+            "partitionIdx": handle.partition_index,
+            "subPartitionIdx": handle.subpartition_index,
+        }
     return {
         "subtaskIndex": handle.subtask_index,
-        "gateIdx": handle.gate_index,
-        "inputChannelIdx": handle.channel_index,
-        "offsets": list(handle.offsets),
-        "stateSize": handle.state_size,
-    }
-
-
-def _result_subpartition(handle: ResultSubpartitionStateHandle) -> Shown:
-    return {
-        "subtaskIndex": handle.subtask_index,
-        "partitionIdx": handle.partition_index,
-        "subPartitionIdx": handle.subpartition_index,
+        **place,
         "offsets": list(handle.offsets),
         "stateSize": handle.state_size,
     }

@@ -1,41 +1,23 @@
-"""A snapshot's ``_metadata`` in a folder of this machine, and the bytes behind its handles."""
+"""The bytes behind handles, which are in the metadata itself or in files."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from io import BytesIO
-from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, Self
 
 from flinkformat.errors import FormatError
 from flinkformat.handles import RelativeFileStateHandle
-from flinkformat.metadata import decode
 from flinkformat.state_streams import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flinkformat.handles import StreamStateHandle
-    from flinkformat.snapshots import CheckpointMetadata
 
-METADATA: Final = "_metadata"
 _PART_BYTES: Final = 4 << 20
 """Bytes that are in memory at once while a file is copied."""
-
-
-def read(path: str | PathLike[str]) -> CheckpointMetadata:
-    """Reads the ``_metadata`` of a snapshot. path: the file, or its folder.
-
-    Raises FormatError for bytes that are none, and OSError where there is no such file.
-    """
-    file = Path(fspath(path))
-    file = file / METADATA if file.is_dir() else file
-    try:
-        return decode(file.read_bytes())
-    except FormatError as error:
-        error.where = ", ".join(filter(None, [str(file), error.where]))
-        raise
 
 
 class StateBytes(Protocol):

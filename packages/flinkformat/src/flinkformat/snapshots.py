@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -237,31 +237,27 @@ class CheckpointProperties:
     @staticmethod
     def for_savepoint(savepoint: SavepointType, *, forced: bool) -> CheckpointProperties:
         """Properties of a savepoint. forced: no checkpoint of the job may be unaligned."""
-        return _kept(savepoint, forced=forced, unclaimed=False)
+        return CheckpointProperties(
+            snapshot_type=savepoint,
+            forced=forced,
+            discard_subsumed=False,
+            discard_finished=False,
+            discard_cancelled=False,
+            discard_failed=False,
+            discard_suspended=False,
+        )
 
     @staticmethod
     def for_unclaimed_snapshot() -> CheckpointProperties:
         """Properties of a restored snapshot that stays its owner's."""
         savepoint = SavepointType.savepoint(SavepointFormatType.CANONICAL)
-        return _kept(savepoint, forced=False, unclaimed=True)
+        kept = CheckpointProperties.for_savepoint(savepoint, forced=False)
+        return replace(kept, unclaimed=True)
 
     @property
     def is_savepoint(self) -> bool:
         """True if somebody asked for the snapshot."""
         return self.snapshot_type.is_savepoint
-
-
-def _kept(savepoint: SavepointType, *, forced: bool, unclaimed: bool) -> CheckpointProperties:
-    return CheckpointProperties(
-        snapshot_type=savepoint,
-        forced=forced,
-        discard_subsumed=False,
-        discard_finished=False,
-        discard_cancelled=False,
-        discard_failed=False,
-        discard_suspended=False,
-        unclaimed=unclaimed,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from the driver, which reaches a subtask whose producers have all finished, is n
 channels that are still open: the snapshot waits for their ends, so that what is still on its way
 from a finished producer is never lost.
 
-`AlternatingBarriers` need not align: barriers may overtake the data in front of them.
+Where nothing need align, barriers may overtake the data in front of them (`AlternatingBarriers`).
 A checkpoint starts unaligned, or turns so when its time to align is over. Then the subtask takes
 its snapshot at once, and what its barriers have overtaken belongs to the checkpoint as well: data
 that waits in an input channel or still comes there before the barrier (`Persist`), and data that

@@ -1,6 +1,6 @@
 """How requests and checkpoints ended: told to whoever asked, to the log, and to the figures.
 
-And how many failed ones a job bears, and what happens after one too many.
+Failed ones are counted: after more in a row than a job bears, it or an attempt is restarted.
 
 Source: checkpoint coordination §8.
 """

@@ -44,7 +44,7 @@ class ParquetEncoding:
     compression: str = "zstd"
     suffix: str = ".parquet"
 
-    def encoder(self, writer: Writer, schema: pa.Schema) -> PartEncoder:
+    def encoder(self, writer: Writer, schema: Any) -> PartEncoder:
         stream = _Stream(writer)
         return _TableEncoder(pq.ParquetWriter(stream, schema, compression=self.compression), stream)
 
@@ -61,7 +61,7 @@ class CsvEncoding:
     suffix: str = ".csv"
     arrays: tuple[tuple[str, str], ...] = ()
 
-    def encoder(self, writer: Writer, schema: pa.Schema) -> PartEncoder:
+    def encoder(self, writer: Writer, schema: Any) -> PartEncoder:
         options = pa_csv.WriteOptions(
             include_header=self.header, delimiter=self.delimiter, quoting_style="needed"
         )
@@ -85,6 +85,9 @@ class LinesEncoding:
 
     encode: Callable[[Any], bytes] | None = None
     suffix: str = ".jsonl"
+
+    def encoder(self, writer: Writer, schema: object) -> Writer:
+        return writer  # lines are bytes already
 
     def lines(self, values: Sequence[object]) -> bytes:
         """Bytes of some values. Raises BadRecord with the first value that has none."""
@@ -124,7 +127,7 @@ class _TableEncoder:
         return self._stream.finish()
 
     def abort(self) -> None:
-        """Stops writing; Arrow's writers must be closed all the same."""
+        # Arrow's writers must be closed all the same.
         self._stream.drop()
         with suppress(pa.ArrowException):
             self._encoder.close()
@@ -148,7 +151,7 @@ class _Stream:
         pass
 
     def close(self) -> None:
-        """Does nothing, since Arrow may close its output; only ``finish`` completes the file."""
+        return  # Arrow may close its output; only ``finish`` completes the file
 
     def finish(self) -> Written:
         self.closed = True

@@ -12,13 +12,13 @@ from tidegate.api import ship
 from tidegate.connectors.files.splits import FileFormat, FileSplit
 from tidegate.errors import ConfigError
 from tidegate.storage import paths
+from tidegate.storage.store import FileInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidegate.api.source import EnumeratorContext
     from tidegate.model.ids import CheckpointId
-    from tidegate.storage.store import Store
     from tidegate.storage.stores import Stores
 
 PART_BYTES_MIN: Final = 1 << 20
@@ -28,14 +28,6 @@ _GIVEN_MAX: Final = 16
 _HIDDEN: Final = (".", "_")
 _WILD: Final = "*?["
 _DIGEST_BYTES: Final = 12
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file to be read. size: in bytes."""
-
-    path: str
-    size: int
 
 
 @dataclass(slots=True)
@@ -111,14 +103,14 @@ class FileEnumerator:
         return [file for place in self._locations for file in files_at(self._stores, place)]
 
     def _found(self, files: object) -> None:
-        found = cast("list[FoundFile]", files)
+        found = cast("list[FileInfo]", files)
         new = [file for file in found if digest_of(file.path) not in self._state.seen]
         if new:
             self._context.run_blocking(lambda: self._cut(new), self._add)
         else:
             self._looked()
 
-    def _cut(self, files: list[FoundFile]) -> object:
+    def _cut(self, files: list[FileInfo]) -> object:
         schema = self._state.schema
         if schema is None:
             found = self._format.schema_of(self._stores, files[0].path)
@@ -127,11 +119,8 @@ class FileEnumerator:
         return [
             FileSplit(file.path, start, end, schema=schema)
             for file in files
-            for start, end in self._parts(file, target)
+            for start, end in self._format.cut(self._stores, file.path, file.size, target)
         ]
-
-    def _parts(self, file: FoundFile, target: int) -> list[tuple[int, int]]:
-        return self._format.cut(self._stores, file.path, file.size, target)
 
     def _add(self, splits: object) -> None:
         parts = cast("list[FileSplit]", splits)
@@ -139,6 +128,7 @@ class FileEnumerator:
         state.left.extend(parts)
         state.cut += len(parts)
         state.schema = next((part.schema for part in parts), state.schema)
+        # Only a folder that is watched is looked at again; else the digests would fill checkpoints.
         if self._interval_ms is not None:
             state.seen.update(digest_of(part.path) for part in parts)
         self._looked()
@@ -155,9 +145,9 @@ class FileEnumerator:
         while left and waiting:
             count = max(1, min(_GIVEN_MAX, len(left) // (_PARTS_PER_READER * self._readers)))
             given = [left.popleft() for _ in range(count)]
-            sharers = (
-                min(self._readers, self._state.cut) if self._interval_ms is None else self._readers
-            )
+            sharers = self._readers
+            if self._interval_ms is None:
+                sharers = min(sharers, self._state.cut)
             self._context.assign(
                 waiting.pop(0), [replace(split, readers=sharers) for split in given]
             )
@@ -171,7 +161,7 @@ class FileEnumerator:
         return self._context.parallelism
 
 
-def files_at(stores: Stores, location: str) -> Iterator[FoundFile]:
+def files_at(stores: Stores, location: str) -> Iterator[FileInfo]:
     """Files of a location: itself, those below a folder, or those that match a pattern.
 
     Files and folders whose names begin with a dot or an underscore are left out.
@@ -180,16 +170,16 @@ def files_at(stores: Stores, location: str) -> Iterator[FoundFile]:
         store, pattern = stores.locate(location)
         for info in store.list():
             if "/" not in info.path and fnmatchcase(info.path, pattern) and is_visible(info.path):
-                yield FoundFile(paths.join(store.root, info.path), info.size)
+                yield FileInfo(paths.join(store.root, info.path), info.size)
         return
     store, name = stores.locate(location)
     if (info := store.info(name)) is not None:
-        yield FoundFile(location, info.size)
+        yield FileInfo(location, info.size)
         return
     folder = stores.open(location)
     for info in folder.list():
         if is_visible(info.path) and info.size:
-            yield FoundFile(paths.join(folder.root, info.path), info.size)
+            yield FileInfo(paths.join(folder.root, info.path), info.size)
 
 
 def check_location(stores: Stores, location: str, *, watched: bool) -> None:
@@ -204,7 +194,7 @@ def check_location(stores: Stores, location: str, *, watched: bool) -> None:
             )
         return
     store, name = stores.locate(location)
-    if store.info(name) is not None or _is_folder(stores.open(location)):
+    if store.info(name) is not None or stores.open(location).is_folder(""):
         return
     raise ConfigError(
         "There is no such file or folder",
@@ -216,10 +206,6 @@ def check_location(stores: Stores, location: str, *, watched: bool) -> None:
 def is_pattern(location: str) -> bool:
     """True if the last part of a path has wildcards."""
     return any(sign in paths.name(location) for sign in _WILD)
-
-
-def _is_folder(store: Store) -> bool:
-    return store.is_folder("")
 
 
 def is_visible(path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 import pyarrow as pa
 
 from tidegate.api.rows.batches import dict_rows
-from tidegate.connectors.rate import RowRate
+from tidegate.connectors.shares import RowRate
 from tidegate.model.elements import ArrowBatch, RowBatch
 
 if TYPE_CHECKING:

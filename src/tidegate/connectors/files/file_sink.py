@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegate.connectors.files.encoders import CsvEncoding, LinesEncoding, ParquetEncoding
 from tidegate.connectors.files.parts import PartCommitter, PartNames
 from tidegate.connectors.files.rolling import BucketAssigner, OutputFileConfig, RollingPolicy
-from tidegate.connectors.files.writers import LinesPartWriter, PartRolling, TablePartWriter
+from tidegate.connectors.files.writers import Columns, Lines, PartRolling, PartWriter
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -107,8 +107,8 @@ class FileSink:
         store, bucket_at = Stores().open(self.folder), self.buckets.bucket
         rolling = PartRolling(context, store, names, self.part_bytes, bucket_at)
         if isinstance(self.encoding, LinesEncoding):
-            return LinesPartWriter(rolling, self.encoding)
-        return TablePartWriter(rolling, self.encoding, self.schema)
+            return PartWriter(rolling, Lines(self.encoding))
+        return PartWriter(rolling, Columns(self.encoding, self.schema, rolling.place))
 
     def committer(self) -> PartCommitter:
         return PartCommitter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tidegate.api.dead_letters import checked_policy
 from tidegate.api.output_tag import OutputTag
@@ -15,11 +15,11 @@ from tidegate.connectors.files.enumerator import (
     is_pattern,
 )
 from tidegate.connectors.files.file_reader import FileReader
+from tidegate.connectors.files.formats import RowFormat
 from tidegate.connectors.files.parquet import ParquetFormat
-from tidegate.connectors.files.rows import RowFormat
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
-from tidegate.connectors.generator import check_rate
+from tidegate.connectors.shares import check_rate
 from tidegate.errors import ConfigError
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -54,6 +54,8 @@ class FileSource:
     interval_ms: int | None = None
     rows_per_second: float | None = None
     letters: OutputTag[DeadLetter] | None = None
+
+    split_type: ClassVar = FileSplit
 
     @staticmethod
     def parquet(
@@ -123,7 +125,11 @@ class FileSource:
         """A copy that emits Arrow batches instead of rows."""
         match self.file_format:
             case TextFormat():
-                raise ConfigError("Lines of text have no columns", where="FileSource.arrow")
+                raise ConfigError(
+                    "Lines of text have no columns",
+                    where="FileSource.arrow",
+                    remedy="Read them as rows, without arrow(); or use FileSource.csv or json.",
+                )
             case CsvFormat() | JsonFormat() as text:
                 return replace(self, file_format=replace(text, arrow=True), as_arrow=True)
             case ParquetFormat():
@@ -164,11 +170,6 @@ class FileSource:
     @property
     def bounded(self) -> bool:
         return self.interval_ms is None
-
-    @property
-    def split_type(self) -> type[FileSplit]:
-        """Class of the splits, which a restore checks."""
-        return FileSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:

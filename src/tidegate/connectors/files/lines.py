@@ -45,7 +45,11 @@ def opened_text(stores: Stores, path: str) -> Generator[BinaryIO]:
         try:
             yield cast("BinaryIO", pa.CompressedInputStream(stream, kind)) if kind else stream
         except (pa.ArrowException, OSError) as error:
-            raise BadRecord(f"The file cannot be read: {error}", where=path) from error
+            raise BadRecord(
+                f"The file cannot be read: {error}",
+                where=path,
+                remedy="Write the file again, or remove it from the folder.",
+            ) from error
 
 
 class LineBlocks:

@@ -30,10 +30,6 @@ class ParquetFormat:
     columns: tuple[str, ...] | None = None
     block_rows: int = 65_536
 
-    @property
-    def name(self) -> str:
-        return "Parquet"
-
     def check(self, stores: Stores, path: str) -> None:
         with _opened(stores, path) as file:
             found = file.schema_arrow.names

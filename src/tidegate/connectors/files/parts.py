@@ -64,7 +64,6 @@ class PartNames:
 
 
 def hidden(name: str) -> str:
-    """Name of a part until it is committed."""
     folder, slash, base = name.rpartition("/")
     return f"{folder}{slash}.{base}{_HIDDEN_END}"
 
@@ -83,7 +82,6 @@ class PartCommittable:
 
     @staticmethod
     def from_bytes(data: bytes) -> PartCommittable:
-        """Parses JSON of ``to_bytes``. Raises FormatError."""
         try:
             fields = json.loads(data)
             if fields["v"] != _VERSION:
@@ -91,7 +89,9 @@ class PartCommittable:
             return PartCommittable(fields["folder"], fields["name"], fields["rows"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
-                f"This is not a committable of a file sink: {error}", found=repr(data[:80])
+                f"This is not a committable of a file sink: {error}",
+                remedy="Give this sink another uid: the snapshot holds the state of another one.",
+                found=repr(data[:80]),
             ) from error
 
 
@@ -107,6 +107,8 @@ class PartCommitter:
             self._commit(self._stores.open(part.folder), part)
 
     def _commit(self, store: Store, part: PartCommittable) -> None:
+        # A commit is repeated after a restore, so each state that it may have left has its answer:
+        # not begun, half done, and done.
         under_way = store.info(hidden(part.name))
         final = store.info(part.name)
         if under_way is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.config.spans import Span
-    from tidegate.connectors.files.csv_schema import CsvSchema
+    from tidegate.connectors.files.formats import CsvSchema
     from tidegate.typeinfo.types import RowTypeInfo
 
 _PATTERN: Final = re.compile(r"'([^']*)'|([A-Za-z])\2*|.", re.DOTALL)

@@ -51,11 +51,6 @@ class Block:
 class FileFormat(Protocol):
     """Reader of one kind of file. Blocking; called on a pool. A picklable value."""
 
-    @property
-    def name(self) -> str:
-        """Name of the kind of file, for messages."""
-        ...
-
     def check(self, stores: Stores, path: str) -> None:
         """Checks a file. Raises ConfigError or BadRecord if it cannot be read."""
         ...

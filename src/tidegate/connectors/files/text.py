@@ -57,10 +57,6 @@ class TextFormat:
     skip: bool = False
     charset: str = "utf-8"
 
-    @property
-    def name(self) -> str:
-        return "text"
-
     def check(self, stores: Stores, path: str) -> None:
         """Accepts any file: it is text until it is read."""
 
@@ -87,10 +83,6 @@ class JsonFormat:
     arrow: bool = False
     schema: bytes | None = None
     skip: bool = False
-
-    @property
-    def name(self) -> str:
-        return "JSON lines"
 
     def check(self, stores: Stores, path: str) -> None:
         if self.arrow and self.schema is None:
@@ -151,10 +143,6 @@ class CsvFormat:
     comments: bool = False
     skip_first: bool = False
     arrays: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def name(self) -> str:
-        return "CSV"
 
     def check(self, stores: Stores, path: str) -> None:
         if self.schema is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -27,25 +27,6 @@ GROUP_ROWS: Final = 65_536
 GROUP_BYTES: Final = 16 << 20
 
 
-class OpenPart(Protocol):
-    """A part under way. ``write`` and ``close`` block, and are called one after another."""
-
-    name: str
-    rows: int
-    bytes: int
-
-    def close(self) -> None:
-        """Completes the part durably."""
-        ...
-
-    def abort(self) -> None:
-        """Deletes the unfinished part."""
-        ...
-
-
-_Part = TypeVar("_Part", bound=OpenPart)
-
-
 class PartRolling:
     """Parts of one attempt: opens and ends them, and runs blocking calls in order on the pool.
 
@@ -67,18 +48,12 @@ class PartRolling:
         self._names = names
         self._part_bytes = part_bytes
         self._ended: list[bytes] = []
-        self._begun: list[OpenPart] = []
+        self._begun: list[Part] = []
         self._made = 0
         self._last: asyncio.Future[None] | None = None
         self._swept = False
         if not context.checkpointing and context.restored_checkpoint is None:
             self.sweep()
-
-    def open_file(self) -> tuple[str, Callable[[], Writer]]:
-        """Name of the next part, and a function that opens its file."""
-        self._made += 1
-        name = self._names.part(self._made, self._bucket)
-        return name, lambda: self._store.open_new(hidden(name))
 
     def to_bucket_of_now(self, end_part: Callable[[], None]) -> None:
         """Before rows are taken, ends the current part if they belong to another folder."""
@@ -87,8 +62,11 @@ class PartRolling:
             end_part()
             self._bucket = bucket
 
-    def begun(self, part: _Part) -> _Part:
-        """Registers a new part, which is deleted at the end unless it has become durable."""
+    def begin(self, encoding: Encoding | LinesEncoding, schema: pa.Schema | None = None) -> Part:
+        """Begins the next part, which is deleted at the end unless it has become durable."""
+        self._made += 1
+        name = self._names.part(self._made, self._bucket)
+        part = Part(name, lambda: self._store.open_new(hidden(name)), encoding, schema)
         self._begun.append(part)
         return part
 
@@ -118,10 +96,10 @@ class PartRolling:
         then()
         done.set_result(None)
 
-    def is_full(self, part: OpenPart) -> bool:
+    def is_full(self, part: Part) -> bool:
         return part.bytes >= self._part_bytes
 
-    def end(self, part: OpenPart) -> None:
+    def end(self, part: Part) -> None:
         self.submit(part.close, lambda: self._begun.remove(part))
         self._ended.append(PartCommittable(self._store.root, part.name, part.rows).to_bytes())
 
@@ -162,29 +140,22 @@ class PartRolling:
             return  # swept by the next attempt
 
 
-class TablePartWriter:
-    """Writes Parquet and CSV."""
+class PartWriter:
+    """Gathers the rows of one subtask, and writes them to parts a group at a time."""
 
-    def __init__(self, rolling: PartRolling, encoding: Encoding, schema: bytes | None) -> None:
+    def __init__(self, rolling: PartRolling, gathered: Columns | Lines) -> None:
         self._rolling = rolling
-        self._encoding = encoding
-        self._declared = None if schema is None else pa.ipc.read_schema(pa.py_buffer(schema))
-        self._gathered: list[pa.RecordBatch] = []
-        self._rows = 0
-        self._bytes = 0
-        self._part: TablePart | None = None
+        self._gathered = gathered
+        self._part: Part | None = None
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         self._rolling.to_bucket_of_now(self._end_part)
-        columns = self._columns(batch)
-        self._gathered.append(columns)
-        self._rows += columns.num_rows
-        self._bytes += columns.nbytes
-        if self._rows < GROUP_ROWS and self._bytes < GROUP_BYTES:
-            return None
-        return self._flush()
+        self._gathered.add(batch)
+        return self._flush() if self._gathered.is_group else None
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        # A part that went on behind the barrier could not be renamed when the checkpoint is
+        # complete, so each checkpoint ends it.
         self._end_part()
         return self._rolling.prepared()
 
@@ -192,52 +163,29 @@ class TablePartWriter:
         return ()
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
+        # Everything that was restored is committed now, so what is hidden still is litter.
         self._rolling.sweep()
 
     def close(self) -> None:
         self._rolling.close()
 
-    def _columns(self, batch: Batch) -> pa.RecordBatch:
-        if isinstance(batch, ArrowBatch):
-            return (
-                batch.batch if self._declared is None else cast_batch(batch.batch, self._declared)
-            )
-        return as_arrow(batch.values, self._declared)
-
     def _flush(self) -> Awaitable[object] | None:
-        if not self._gathered:
+        gathered = self._gathered
+        if not gathered.pieces:
             return None
-        table = self._table()
-        part = self._part_for(table.schema)
-        part.rows += self._rows
-        part.bytes += self._bytes
-        self._gathered, self._rows, self._bytes = [], 0, 0
-        waiting = self._rolling.submit(lambda: part.write(table))
-        if self._rolling.is_full(part):
-            self._end()
-        return waiting
-
-    def _table(self) -> pa.Table:
-        """Gathered rows under one schema: the part's, if it fits."""
-        tables = [pa.Table.from_batches([batch]) for batch in self._gathered]
-        if self._part is not None:
-            tables.insert(0, self._part.schema.empty_table())
-        try:
-            return pa.concat_tables(tables, promote_options="permissive")
-        except pa.ArrowException as error:
-            raise BadRecord(
-                f"rows of one part have columns of types that do not go together: {error}",
-                where=self._rolling.place,
-                remedy="Give the sink a schema, or make the values of one type.",
-            ) from error
-
-    def _part_for(self, schema: pa.Schema) -> TablePart:
+        data, schema = gathered.joined(None if self._part is None else self._part.schema)
         if self._part is not None and self._part.schema != schema:
             self._end()
         if self._part is None:
-            name, open_file = self._rolling.open_file()
-            self._part = self._rolling.begun(TablePart(name, open_file, self._encoding, schema))
-        return self._part
+            self._part = self._rolling.begin(gathered.encoding, schema)
+        part = self._part
+        part.rows += gathered.rows
+        part.bytes += gathered.bytes
+        gathered.clear()
+        waiting = self._rolling.submit(lambda: part.write(data))
+        if self._rolling.is_full(part):
+            self._end()
+        return waiting
 
     def _end_part(self) -> None:
         self._flush()
@@ -249,11 +197,90 @@ class TablePartWriter:
             self._part = None
 
 
-class TablePart:
-    """A part of Parquet or CSV under way."""
+class Columns:
+    """Rows gathered as columns, for Parquet and CSV. schema: that is declared, serialised."""
+
+    def __init__(self, encoding: Encoding, schema: bytes | None, place: str) -> None:
+        self.encoding = encoding
+        self._declared = None if schema is None else pa.ipc.read_schema(pa.py_buffer(schema))
+        self._place = place
+        self.clear()
+
+    def clear(self) -> None:
+        self.pieces: list[pa.RecordBatch] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        if not isinstance(batch, ArrowBatch):
+            columns = as_arrow(batch.values, self._declared)
+        elif self._declared is None:
+            columns = batch.batch
+        else:
+            columns = cast_batch(batch.batch, self._declared)
+        self.pieces.append(columns)
+        self.rows += columns.num_rows
+        self.bytes += columns.nbytes
+
+    @property
+    def is_group(self) -> bool:
+        return self.rows >= GROUP_ROWS or self.bytes >= GROUP_BYTES
+
+    def joined(self, schema: pa.Schema | None) -> tuple[pa.Table, pa.Schema]:
+        """All rows under one schema: the one given, the part's, if they fit it."""
+        tables = [pa.Table.from_batches([batch]) for batch in self.pieces]
+        if schema is not None:
+            tables.insert(0, schema.empty_table())
+        try:
+            table = pa.concat_tables(tables, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise BadRecord(
+                f"rows of one part have columns of types that do not go together: {error}",
+                where=self._place,
+                remedy="Give the sink a schema, or make the values of one type.",
+            ) from error
+        return table, table.schema
+
+
+class Lines:
+    """Rows gathered as their bytes, such as lines of JSON."""
+
+    def __init__(self, encoding: LinesEncoding) -> None:
+        self.encoding = encoding
+        self.clear()
+
+    def clear(self) -> None:
+        self.pieces: list[bytes] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        values = as_rows(batch).values
+        lines = self.encoding.lines(values)
+        self.pieces.append(lines)
+        self.rows += len(values)
+        self.bytes += len(lines)
+
+    @property
+    def is_group(self) -> bool:
+        return self.bytes >= GROUP_BYTES // 4
+
+    def joined(self, schema: None) -> tuple[bytes, None]:
+        return b"".join(self.pieces), None
+
+
+class Part:
+    """A part under way. ``write`` and ``close`` block, and are called one after another.
+
+    schema: of all its rows; None for lines.
+    """
 
     def __init__(
-        self, name: str, open_file: Callable[[], Writer], encoding: Encoding, schema: pa.Schema
+        self,
+        name: str,
+        open_file: Callable[[], Writer],
+        encoding: Encoding | LinesEncoding,
+        schema: pa.Schema | None,
     ) -> None:
         self.name = name
         self.rows = 0
@@ -262,19 +289,21 @@ class TablePart:
         self._open_file = open_file
         self._encoding = encoding
         self._file: Writer | None = None
-        self._encoder: PartEncoder | None = None
+        self._encoder: PartEncoder | Writer | None = None
 
-    def write(self, table: pa.Table) -> None:
+    def write(self, rows: Any) -> None:
+        """Adds rows: a table, or the bytes of lines."""
         if self._file is None:
             self._file = self._open_file()
         try:
             if self._encoder is None:
                 self._encoder = self._encoding.encoder(self._file, self.schema)
-            self._encoder.write(table)
+            self._encoder.write(rows)
         except pa.ArrowException as error:
             raise BadRecord(
                 f"rows cannot be written as {self._encoding.suffix.removeprefix('.')}: {error}",
                 where=self.name,
+                remedy="Map the rows to values that such a file can hold.",
             ) from error
 
     def close(self) -> None:
@@ -282,90 +311,11 @@ class TablePart:
         self._encoder.close()
 
     def abort(self) -> None:
-        if self._encoder is not None:
-            self._encoder.abort()
+        abort_file(self._encoder)
         abort_file(self._file)
 
 
-class LinesPartWriter:
-    """Writes values one by one, such as JSON lines."""
-
-    def __init__(self, rolling: PartRolling, encoding: LinesEncoding) -> None:
-        self._rolling = rolling
-        self._encoding = encoding
-        self._gathered: list[bytes] = []
-        self._bytes = 0
-        self._part: LinesPart | None = None
-
-    def write(self, batch: Batch) -> Awaitable[object] | None:
-        self._rolling.to_bucket_of_now(self._end_part)
-        values = as_rows(batch).values
-        lines = self._encoding.lines(values)
-        self._gathered.append(lines)
-        self._bytes += len(lines)
-        self._open_part().rows += len(values)
-        return self._flush() if self._bytes >= GROUP_BYTES // 4 else None
-
-    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        self._end_part()
-        return self._rolling.prepared()
-
-    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        return ()
-
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        self._rolling.sweep()
-
-    def close(self) -> None:
-        self._rolling.close()
-
-    def _open_part(self) -> LinesPart:
-        if self._part is None:
-            self._part = self._rolling.begun(LinesPart(*self._rolling.open_file()))
-        return self._part
-
-    def _flush(self) -> Awaitable[object] | None:
-        if not self._gathered:
-            return None
-        part, data = self._open_part(), b"".join(self._gathered)
-        part.bytes += len(data)
-        self._gathered, self._bytes = [], 0
-        waiting = self._rolling.submit(lambda: part.write(data))
-        if self._rolling.is_full(part):
-            self._end_part()
-        return waiting
-
-    def _end_part(self) -> None:
-        self._flush()
-        if self._part is not None:
-            self._rolling.end(self._part)
-            self._part = None
-
-
-class LinesPart:
-    """A part of lines under way."""
-
-    def __init__(self, name: str, open_file: Callable[[], Writer]) -> None:
-        self.name = name
-        self.rows = 0
-        self.bytes = 0
-        self._open_file = open_file
-        self._file: Writer | None = None
-
-    def write(self, data: bytes) -> None:
-        if self._file is None:
-            self._file = self._open_file()
-        self._file.write(data)
-
-    def close(self) -> None:
-        assert self._file is not None, "a part is begun with its first lines"
-        self._file.close()
-
-    def abort(self) -> None:
-        abort_file(self._file)
-
-
-def abort_file(file: Writer | None) -> None:
+def abort_file(file: Writer | PartEncoder | None) -> None:
     """Abandons a file; one that cannot be deleted now is swept later."""
     if file is not None:
         try:

@@ -85,7 +85,6 @@ def rows_in(folder: str) -> int:
 
 
 def holds_files(folder: str) -> bool:
-    """True if a folder has a file that readers would see. Blocking."""
     return next(files_at(Stores(), folder), None) is not None
 
 

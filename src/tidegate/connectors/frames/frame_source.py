@@ -8,7 +8,7 @@ a run that starts from it reads on there, whatever has been written for itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tidegate.api import ship
 from tidegate.connectors.files.enumerator import FileEnumerator
@@ -34,20 +34,12 @@ class FrameSource:
 
     staged: Staged | None
 
+    bounded: ClassVar = True
+    split_type: ClassVar = FileSplit
+    produced_type: ClassVar = None
+
     def __reduce__(self) -> tuple[object, ...]:
         return FrameSource, (None,)
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def split_type(self) -> type[FileSplit]:
-        return FileSplit
-
-    @property
-    def produced_type(self) -> None:
-        return
 
     def enumerator(
         self, context: EnumeratorContext[FileSplit], restored: bytes | None

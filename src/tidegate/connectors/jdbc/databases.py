@@ -1,4 +1,7 @@
-"""Known databases: syntax of their URLs, their drivers, and what these require."""
+"""Known databases, and a connection to one with the statement that runs over it.
+
+A database is the syntax of its URLs, its driver, and what that requires. Everything blocks.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,17 @@ import datetime
 import decimal
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tidegate.errors import ConfigError
+from tidegate.errors import BadRecord, ConfigError, StorageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    Rows = Sequence[tuple[object, ...]]
+
 
 SERVER_LIMITS: Final = {
     "connect_timeout": "10",
@@ -40,9 +46,7 @@ class Cursor(Protocol):
 
     def execute(self, query: Any, params: Any = ..., /) -> object: ...
 
-    def executemany(self, query: Any, params_seq: Any, /) -> object:
-        """Runs a statement once for each row."""
-        ...
+    def executemany(self, query: Any, params_seq: Any, /) -> object: ...
 
 
 class Connection(Protocol):
@@ -95,7 +99,7 @@ class Sqlite:
         return sql
 
     def value(self, value: object) -> object:
-        """Converts decimals, dates and times to text, since SQLite lacks them."""
+        # SQLite has no decimals, dates or times; it takes their texts.
         if isinstance(value, datetime.datetime):
             return value.isoformat(" ")
         if isinstance(value, datetime.date | datetime.time):
@@ -103,7 +107,7 @@ class Sqlite:
         return str(value) if isinstance(value, decimal.Decimal) else value
 
     def may_pass(self, error: Exception) -> bool:
-        """True for locks and disk errors; other faults lie in the statement or the row."""
+        # Locks and the disk; all other faults lie in the statement or the row.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         return code in {
             sqlite3.SQLITE_BUSY,
@@ -127,7 +131,6 @@ class Postgres:
             )
 
     def connect(self, url: str, user: str | None, password: str | None) -> Connection:
-        """Connects; parameters after the URL's question mark are libpq's."""
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -137,16 +140,16 @@ class Postgres:
     def statement(self, sql: str) -> str:
         """Replaces question marks by ``%s``, and doubles other per cent signs."""
 
-        def written(token: str) -> str:
-            return "%s" if token == "?" else token.replace("%", "%%")
+        def written(found: re.Match[str]) -> str:
+            return "%s" if found.group() == "?" else found.group().replace("%", "%%")
 
-        return _rewritten(sql, written)
+        return _TOKENS.sub(written, sql)
 
     def value(self, value: object) -> object:
         return value
 
     def may_pass(self, error: Exception) -> bool:
-        """True for lost connections, deadlocks, and exhausted resources of the server."""
+        # Lost connections, deadlocks, and exhausted resources of the server.
         import psycopg
 
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -174,26 +177,7 @@ def database_of(url: str) -> Database:
 
 
 def placeholders(sql: str) -> int:
-    """Number of question marks in a statement that stand for values."""
     return sum(token == "?" for token in _TOKENS.findall(sql))
-
-
-def look_at(database: Database, connect: Callable[[], Connection]) -> None:
-    """Connects once. Raises ConfigError if the driver is missing or the connection fails."""
-    database.require()
-    try:
-        with closing(connect()):
-            pass
-    except Exception as error:
-        raise ConfigError(
-            f"The database cannot be reached: {type(error).__name__}: {line_of(error)}",
-            where=WHERE,
-            remedy="Check the URL, the user, and that the database is there and may be written.",
-        ) from error
-
-
-def _rewritten(sql: str, written: Callable[[str], str]) -> str:
-    return _TOKENS.sub(lambda found: written(found.group()), sql)
 
 
 def without_password(url: str) -> str:
@@ -202,5 +186,80 @@ def without_password(url: str) -> str:
 
 
 def line_of(error: Exception) -> str:
-    """Text of an error, in one line."""
     return " ".join(str(error).split())
+
+
+class Session:
+    """Connects when there is something to write, and again after a failure.
+
+    where: the step and the table, for messages.
+    """
+
+    def __init__(
+        self, database: Database, connect: Callable[[], Connection], sql: str, where: str
+    ) -> None:
+        self._database = database
+        self._connect = connect
+        self._sql = sql
+        self._statement = database.statement(sql)
+        self._where = where
+        self._connection: Connection | None = None
+
+    def write(self, rows: Rows) -> None:
+        """Runs the statement for each row, all in one transaction.
+
+        Raises StorageFailed for what another try may mend, BadRecord for a row that is refused.
+        """
+        rows = [tuple(map(self._database.value, row)) for row in rows]
+        try:
+            self._in_transaction(lambda cursor: cursor.executemany(self._statement, rows))
+        except BadRecord:
+            # Drivers don't say which row it was. Run one by one, the rows name it, and nothing of
+            # the batch stays then either.
+            self._in_transaction(lambda cursor: self._one_by_one(cursor, rows))
+
+    def _in_transaction(self, run: Callable[[Cursor], object]) -> None:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            # All of a batch or nothing: a retry runs the whole batch over a new connection.
+            run(self._connection.cursor())
+            self._connection.commit()
+        except BadRecord:
+            self.close()
+            raise
+        except Exception as error:
+            self.close()
+            raise self._failure(error) from error
+
+    def _one_by_one(self, cursor: Cursor, rows: Rows) -> None:
+        for row in rows:
+            try:
+                cursor.execute(self._statement, row)
+            except Exception as error:
+                raise self._failure(error, f", row {row!r}") from error
+
+    def _failure(self, error: Exception, row: str = "") -> StorageFailed | BadRecord:
+        said = f"{type(error).__name__}: {line_of(error)}"
+        where = f"{self._where}{row}"
+        if self._database.may_pass(error):
+            return StorageFailed(
+                f"The database did not take rows: {said}",
+                where=where,
+                remedy="Check that the database runs and has room, and who holds locks.",
+            )
+        return BadRecord(
+            f"The database refused a statement: {said}",
+            where=where,
+            remedy=f"Let it fit the table and the rows: {self._sql}",
+        )
+
+    def close(self) -> None:
+        """Closes the connection; the database rolls back what was not committed."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                # SQLite keeps its lock after a close for as long as a cursor is alive.
+                connection.rollback()
+            with suppress(Exception):
+                connection.close()

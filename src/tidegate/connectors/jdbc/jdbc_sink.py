@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkformat.row import values_of_row
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import Prepared
-from tidegate.connectors.jdbc.databases import WHERE, database_of, look_at, placeholders
+from tidegate.connectors.jdbc.databases import WHERE, Session, database_of, line_of, placeholders
 from tidegate.connectors.jdbc.options import JdbcExecutionOptions
-from tidegate.connectors.jdbc.session import Session
+from tidegate.connectors.schemas.messages import row_type_of
 from tidegate.errors import BadRecord, ConfigError, StorageFailed
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import BYTES, INSTANT, BasicTypeInfo, RowTypeInfo, SqlTimeTypeInfo
@@ -71,7 +72,18 @@ class JdbcSink:
 
     def check(self) -> None:
         """Connects. Raises ConfigError for a missing driver or a failure."""
-        look_at(database_of(self.connection.url), self._connect)
+        database = database_of(self.connection.url)
+        database.require()
+        try:
+            with closing(self._connect()):
+                pass
+        except Exception as error:
+            raise ConfigError(
+                f"The database cannot be reached: {type(error).__name__}: {line_of(error)}",
+                where=WHERE,
+                remedy="Check the URL, the user, and that the database is there and can be "
+                "written.",
+            ) from error
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> JdbcWriter:
         database_of(self.connection.url).require()
@@ -81,7 +93,7 @@ class JdbcSink:
         return
 
     def session(self, where: str) -> Session:
-        """Session that runs the statement. where: for messages."""
+        """Makes the session that runs the statement. where: for messages."""
         table = _TABLE.search(self.sql)
         named = f"{where}, table '{table.group(1)}'" if table else f"{where}, {self.sql!r}"
         return Session(database_of(self.connection.url), self._connect, self.sql, named)
@@ -92,27 +104,22 @@ class JdbcSink:
 
 
 def _checked(sql: str, type_info: TypeInformation) -> RowTypeInfo:
-    if not isinstance(type_info, RowTypeInfo):
-        raise ConfigError(
-            f"The type of the rows is {type_info}",
-            where=WHERE,
-            remedy='Give one of rows: Types.ROW_NAMED(["id"], [Types.LONG()]).',
-        )
-    fields = zip(type_info.field_names, type_info.field_types, strict=True)
+    row_type = row_type_of(type_info, WHERE)
+    fields = zip(row_type.field_names, row_type.field_types, strict=True)
     if unfit := [f"'{name}' ({of})" for name, of in fields if not _is_of_a_column(of)]:
         raise ConfigError(
             f"No column of a database takes the fields {', '.join(unfit)}",
             where=WHERE,
             remedy="Declare numbers, text, truth values, bytes, dates or times, and map to them.",
         )
-    marks, count = placeholders(sql), len(type_info.field_names)
+    marks, count = placeholders(sql), len(row_type.field_names)
     if marks != count:
         raise ConfigError(
             f"The statement has {marks} question marks, and the rows have {count} fields: {sql}",
             where=WHERE,
             remedy="Write one for each field, in the order of the fields.",
         )
-    return type_info
+    return row_type
 
 
 def _is_of_a_column(of: TypeInformation) -> bool:
@@ -149,10 +156,8 @@ class JdbcWriter:
                 raise Misfit(self._type, None)
             return rows
         except Misfit as misfit:
-            field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
             raise BadRecord(
-                f"A row is not of the sink's type: {field}{misfit.value!r} is not "
-                f"of type {misfit.expected}",
+                f"A row is not of the sink's type: {misfit}",
                 where=f"{self._where}, row {misfit.index} of a batch",
                 remedy=f"Map to rows of the fields {list(self._type.field_names)}.",
             ) from None
@@ -191,6 +196,7 @@ class JdbcWriter:
             await asyncio.sleep(_BACKOFF_S * tries)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        # The checkpoint waits for the rows ahead of its barrier: nothing else remembers them.
         return Prepared(durable=self._write_kept()) if self._kept else Prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:

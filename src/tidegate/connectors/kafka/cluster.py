@@ -28,7 +28,6 @@ _QUIET: Final = {"log_level": "2"}
 
 
 def require_clients(where: str) -> None:
-    """Raises ConfigError if the clients are not installed."""
     missing = [name for name in ("confluent_kafka", "kafka") if find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -89,7 +88,6 @@ def admin(properties: Mapping[str, str], where: str) -> AdminClient:
 
 
 def refused_properties(error: KafkaException, where: str) -> ConfigError:
-    """Error for properties that a client refuses."""
     return ConfigError(
         f"Kafka's client refuses its properties: {fault(error).str()}",
         where=where,
@@ -124,15 +122,19 @@ def check_topics(
         found = topics_of(client, properties["bootstrap.servers"], where)
     except StorageFailed as error:
         raise ConfigError(error.what, where=error.where, remedy=error.remedy) from error
-    if missing := sorted(set(topics) - found.keys()):
-        raise ConfigError(
-            f"There is no topic {', '.join(map(repr, missing))}",
-            where=f"{where}, bootstrap.servers '{properties['bootstrap.servers']}'",
-            remedy="Create it, or check its name and that this user may describe it.",
-        )
+    refuse_missing(topics, found, f"{where}, bootstrap.servers '{properties['bootstrap.servers']}'")
     return found
 
 
+def refuse_missing(topics: Collection[str], found: Mapping[str, TopicMetadata], where: str) -> None:
+    """Raises ConfigError for topics that are not among those of the cluster."""
+    if missing := sorted(set(topics) - found.keys()):
+        raise ConfigError(
+            f"There is no topic {', '.join(map(repr, missing))}",
+            where=where,
+            remedy="Create it, or check its name and that this user may describe it.",
+        )
+
+
 def fault(error: KafkaException) -> KafkaError:
-    """Text of an exception of the client."""
     return error.args[0]

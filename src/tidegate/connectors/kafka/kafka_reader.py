@@ -136,15 +136,13 @@ class KafkaReader:
             self._context.read_ahead(lambda: self._commit(taken), lambda _: None)
 
     def _commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
-        """Commits on the pool.
-
-        A failure is logged: the group's offsets are only for others to see.
-        """
         places = [TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
         try:
             self._consumer.commit(offsets=places, asynchronous=False)
         except KafkaException:
-            return  # the next checkpoint's commit covers this one
+            # Positions are restored from checkpoints; the group's offsets are for others to see,
+            # and the next checkpoint's commit covers this one.
+            return
 
     def close(self) -> None:
         self._consumer.close()
@@ -209,9 +207,13 @@ class KafkaReader:
             return None
 
     def _check_client(self, error: KafkaError | None) -> None:
-        """Raises for errors without a partition from which the client cannot recover."""
+        # The client recovers from all but fatal errors by itself.
         if error is not None and error.fatal():
-            raise StorageFailed(f"Kafka's client has failed: {error.str()}", where=self._where)
+            raise StorageFailed(
+                f"Kafka's client has failed: {error.str()}",
+                where=self._where,
+                remedy="Check the security properties, and what this user may read.",
+            )
 
     def _check_partition(self, split: KafkaSplit, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
@@ -225,5 +227,7 @@ class KafkaReader:
                 "'auto.offset.reset' to 'earliest' or 'latest'.",
             )
         raise StorageFailed(
-            f"Partition {split.place} cannot be read: {error.str()}", where=self._where
+            f"Partition {split.place} cannot be read: {error.str()}",
+            where=self._where,
+            remedy="Check that the topic is there, and that this user may read it.",
         )

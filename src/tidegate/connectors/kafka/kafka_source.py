@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidegate.api.dead_letters import checked_policy
 from tidegate.connectors.kafka.cluster import (
@@ -70,6 +70,8 @@ class KafkaSource:
     discovery_ms: int
     commits: bool
 
+    split_type: ClassVar = KafkaSplit
+
     @staticmethod
     def builder() -> KafkaSourceBuilder:
         """A builder of a source."""
@@ -80,11 +82,6 @@ class KafkaSource:
     @property
     def bounded(self) -> bool:
         return self.ends
-
-    @property
-    def split_type(self) -> type[KafkaSplit]:
-        """Class of the splits, which a restore checks."""
-        return KafkaSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:

@@ -104,7 +104,6 @@ class Subscription:
     partitions: frozenset[KafkaTopicPartition] = frozenset()
 
     def includes(self, topic: str) -> bool:
-        """True if partitions of the topic may be read."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.named

@@ -144,10 +144,8 @@ class TransactionalWriter:
         sealed.set_result(None)
 
     def _check_open(self, transaction: Transaction) -> None:
-        """Checks, on the pool, that the transaction can be committed later.
-
-        Raises StorageFailed.
-        """
+        # On the pool. A checkpoint that named a lost transaction would complete, and its commit
+        # would fail for ever; so rather no checkpoint.
         transaction.sending = None
         found, state = self._transactions.name_of(transaction.name.transactional_id)
         if (found, state) != (transaction.name, ONGOING):
@@ -160,12 +158,13 @@ class TransactionalWriter:
             )
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Has no state: transactions after this barrier have numbers above the checkpoint's."""
+        # No state: transactions behind this barrier have numbers above the checkpoint's, so a
+        # restore can tell them by their names.
         self._barrier = int(checkpoint)
         return ()
 
     def close(self) -> None:
-        """Aborts what no checkpoint holds, so that nobody waits for its timeout."""
+        # An open transaction holds up all who read committed records, until it times out.
         if self._current is not None and self._current.sending is not None:
             with contextlib.suppress(KafkaException):
                 self._current.sending.producer.abort_transaction(_ABORT_S)

@@ -131,7 +131,6 @@ class TransactionName:
 
     @staticmethod
     def from_bytes(data: bytes) -> TransactionName:
-        """Parses JSON of ``to_bytes``. Raises FormatError."""
         try:
             fields = json.loads(data)
             if fields["v"] != _VERSION:
@@ -139,7 +138,9 @@ class TransactionName:
             return TransactionName(fields["id"], fields["producer"], fields["epoch"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
-                f"This is not a committable of a Kafka sink: {error}", found=repr(data[:80])
+                f"This is not a committable of a Kafka sink: {error}",
+                remedy="Give this sink another uid: the snapshot holds the state of another one.",
+                found=repr(data[:80]),
             ) from error
 
 
@@ -175,6 +176,7 @@ class TransactionIds:
         for each in ids:
             if match := shape.fullmatch(each):
                 subtask, number = int(match[1]), int(match[2])
+                # An attempt of this job that began later may have its transaction in a checkpoint.
                 earlier = match[3] != self.job or (int(match[4]), int(match[5])) < self.attempt
                 if subtask % parallelism == self.subtask and number > restored and earlier:
                     found.append(each)
@@ -250,6 +252,7 @@ class Transactions:
         )
         with self._asking():
             try:
+                # The broker answers a repeated commit of the same epoch as it did the first.
                 self._ask(request, name.transactional_id)
             except tuple(_LOST) as error:
                 raise self._lost(name, _LOST[type(error)]) from error
@@ -334,7 +337,6 @@ def _checked(answer: Any) -> Any:
 
 
 def timeout_refused(timeout_ms: int, where: str) -> ConfigError:
-    """Error for a transaction timeout that the cluster does not allow."""
     return ConfigError(
         f"transaction.timeout.ms is {timeout_ms}, and the brokers allow less",
         where=where,

@@ -96,7 +96,6 @@ class Sending:
             raise self.failure(self._failed[0])
 
     def failure(self, error: KafkaError) -> StorageFailed:
-        """Exception for an error of the producer."""
         return StorageFailed(
             f"Records could not be written to Kafka: {error.str()}",
             where=self._where,
@@ -169,7 +168,6 @@ class PlainWriter:
         await send_rest(self._sending, rows, 0, self._schema, self._context)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """Waits, before the checkpoint completes, for all records; at the end in any case."""
         if not self._flushes and not end_of_input:
             return Prepared()
         self._flushed = asyncio.get_running_loop().create_future()

@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkformat.row import Row, values_of_row
-from tidegate.connectors.schemas.messages import DeserializationSchema, SerializationSchema
+from tidegate.connectors.schemas.messages import (
+    DeserializationSchema,
+    SerializationSchema,
+    one_char,
+    row_type_of,
+)
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import (
@@ -120,10 +125,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         try:
             return self._converter.batch([Row.named(self._type.field_names, values)])[0]
         except Misfit as misfit:
-            field = ".".join(misfit.path)
-            raise ValueError(
-                f"field '{field}': {misfit.value!r} is not of type {misfit.expected}"
-            ) from None
+            raise ValueError(str(misfit)) from None
 
     def _value(self, name: str, of: TypeInformation, text: str) -> object:
         if text == self._form.null:
@@ -219,8 +221,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         try:
             [row] = self._converter.batch([value])
         except Misfit as misfit:
-            field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
-            raise ValueError(f"{field}{misfit.value!r} is not of type {misfit.expected}") from None
+            raise ValueError(str(misfit)) from None
         if row is None:
             return None
         fields = zip(self._type.field_types, values_of_row(row), strict=True)
@@ -339,28 +340,19 @@ def _written(value: Any) -> str:
 
 
 def _checked(type_info: TypeInformation, where: str) -> RowTypeInfo:
-    if not isinstance(type_info, RowTypeInfo):
-        raise ConfigError(
-            f"The type of the rows is {type_info}",
-            where=where,
-            remedy='Give one with named fields: Types.ROW_NAMED(["id"], [Types.LONG()]).',
-        )
-    fields = zip(type_info.field_names, type_info.field_types, strict=True)
+    row_type = row_type_of(type_info, where)
+    fields = zip(row_type.field_names, row_type.field_types, strict=True)
     if unfit := [f"'{name}' ({of})" for name, of in fields if (_element(of) or of) not in _READS]:
         raise ConfigError(
             f"A line of CSV cannot hold the fields {', '.join(unfit)}",
             where=where,
             remedy="Declare single values or lists of them, or write JSON.",
         )
-    return type_info
+    return row_type
 
 
 def _one(char: str, call: str) -> str:
-    if len(char) != 1:
-        raise ConfigError(
-            f"{call} takes one character, not {char!r}", where="CSV rows", remedy="Give one."
-        )
-    return char
+    return one_char(char, call, "CSV rows")
 
 
 def _some(delimiter: str) -> str:

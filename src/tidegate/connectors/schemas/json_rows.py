@@ -1,17 +1,21 @@
-"""Rows of a declared type as JSON objects, under PyFlink's names."""
+"""Rows of a declared type as JSON objects, under PyFlink's names; row types from JSON schemas."""
 
 from __future__ import annotations
 
 import base64
 import datetime
 import decimal
+import json
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
 
 from flinkformat.row import Row
-from tidegate.connectors.schemas.json_schemas import type_of_json_schema
-from tidegate.connectors.schemas.messages import DeserializationSchema, SerializationSchema
+from tidegate.connectors.schemas.messages import (
+    DeserializationSchema,
+    SerializationSchema,
+    row_type_of,
+)
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import (
@@ -23,12 +27,12 @@ from tidegate.typeinfo.types import (
     ListTypeInfo,
     MapTypeInfo,
     RowTypeInfo,
+    TypeInformation,
+    Types,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tidegate.typeinfo.types import TypeInformation
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
@@ -71,8 +75,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         try:
             return self._converter.batch([self._reads(value)])[0]
         except Misfit as misfit:
-            field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
-            raise ValueError(f"{field}{misfit.value!r} is not of type {misfit.expected}") from None
+            raise ValueError(str(misfit)) from None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_reads": None, "_converter": None}
@@ -111,7 +114,7 @@ class JsonRowDeserializationSchemaBuilder:
 
     def build(self) -> JsonRowDeserializationSchema:
         """Makes the schema. Raises ConfigError for a type without named fields."""
-        row_type = _row_type(self._type, "JsonRowDeserializationSchema")
+        row_type = row_type_of(self._type, "JsonRowDeserializationSchema")
         return JsonRowDeserializationSchema(
             row_type, fail_on_missing=self._fail_on_missing, ignore_errors=self._ignore_errors
         )
@@ -147,21 +150,11 @@ class JsonRowSerializationSchemaBuilder:
 
     def build(self) -> JsonRowSerializationSchema:
         """Makes the schema. Raises ConfigError for a type without named fields."""
-        return JsonRowSerializationSchema(_row_type(self._type, "JsonRowSerializationSchema"))
+        return JsonRowSerializationSchema(row_type_of(self._type, "JsonRowSerializationSchema"))
 
 
 JsonRowDeserializationSchema.Builder = JsonRowDeserializationSchemaBuilder
 JsonRowSerializationSchema.Builder = JsonRowSerializationSchemaBuilder
-
-
-def _row_type(type_info: TypeInformation | None, where: str) -> RowTypeInfo:
-    if isinstance(type_info, RowTypeInfo):
-        return type_info
-    raise ConfigError(
-        f"The type of the rows is {type_info}",
-        where=where,
-        remedy='Give one with named fields: Types.ROW_NAMED(["id"], [Types.LONG()]).',
-    )
 
 
 def _of_text(parse: Callable[[str], object]) -> Callable[[Any], Any]:
@@ -229,3 +222,106 @@ def _written(type_info: TypeInformation, value: Any) -> object:
     if isinstance(type_info, MapTypeInfo) and value is not None:
         return {name: _written(type_info.value_type, each) for name, each in value.items()}
     return value
+
+
+_FORMATS: Final = {
+    "date": Types.SQL_DATE(),
+    "time": Types.SQL_TIME(),
+    "date-time": Types.SQL_TIMESTAMP(),
+}
+_PLAIN: Final = {
+    "boolean": Types.BOOLEAN(),
+    "integer": Types.BIG_INT(),
+    "number": Types.BIG_DEC(),
+}
+
+
+def type_of_json_schema(text: str) -> TypeInformation:
+    """Type of a JSON schema: objects are named rows, numbers decimals, integers without bound.
+
+    Raises ConfigError for what is no schema, with the place in it.
+    """
+    try:
+        schema = json.loads(text)
+    except ValueError as error:
+        raise _refused(f"it is not JSON: {error}", "#") from error
+    except RecursionError as error:
+        raise _refused("it is nested too deeply", "#") from error
+    try:
+        return _Reading(schema).type_at(schema, "#")
+    except RecursionError as error:
+        raise _refused("it is nested too deeply", "#") from error
+
+
+class _Reading:
+    """Reading of one schema. following: the references that lead to the current place."""
+
+    def __init__(self, root: object) -> None:
+        self._root = root
+        self._following: list[str] = []
+
+    def type_at(self, schema: Any, place: str) -> TypeInformation:
+        """Type of a part of the schema."""
+        if not isinstance(schema, dict):
+            raise _refused("it is not an object", place)
+        fields = cast("dict[str, Any]", schema)
+        if "$ref" in fields:
+            return self._referred(str(fields["$ref"]), place)
+        for key in ("oneOf", "anyOf"):
+            if key in fields:
+                return self._one(fields[key], f"{place}/{key}")
+        kind = fields.get("type")
+        match kind:
+            case list():
+                return self._one([{**fields, "type": each} for each in kind], place)
+            case "object":
+                return self._row(fields, place)
+            case "array":
+                return Types.LIST(self.type_at(fields.get("items"), f"{place}/items"))
+            case "string" if fields.get("contentEncoding") == "base64":
+                return Types.PRIMITIVE_ARRAY(Types.BYTE())
+            case "string":
+                return _FORMATS.get(str(fields.get("format")), Types.STRING())
+            case str() if kind in _PLAIN:
+                return _PLAIN[kind]
+            case _:
+                raise _refused(f"its type is {kind!r}", place)
+
+    def _row(self, fields: dict[str, Any], place: str) -> TypeInformation:
+        found = fields.get("properties")
+        properties = cast("dict[str, Any]", found if isinstance(found, dict) else {})
+        if not properties:
+            raise _refused("the object has no properties", place)
+        types = [self.type_at(each, f"{place}/properties/{n}") for n, each in properties.items()]
+        return Types.ROW_NAMED(list(properties), types)
+
+    def _one(self, choices: Any, place: str) -> TypeInformation:
+        """The only alternative of a choice apart from null."""
+        listed = cast("list[Any]", choices if isinstance(choices, list) else [])
+        real = [each for each in listed if not _is_null(each)]
+        if len(real) != 1:
+            raise _refused(f"there are {len(real)} types to choose from", place)
+        return self.type_at(real[0], place)
+
+    def _referred(self, reference: str, place: str) -> TypeInformation:
+        found: Any = self._root if reference.startswith("#/") else None
+        for part in reference[2:].split("/"):
+            found = cast("Any", found).get(part) if isinstance(found, dict) else None
+        if found is None or reference in self._following:
+            raise _refused(f"'$ref' to {reference!r} leads nowhere, or back to itself", place)
+        self._following.append(reference)
+        referred = self.type_at(found, reference)
+        self._following.pop()
+        return referred
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "null"
+
+
+def _refused(what: str, place: str) -> ConfigError:
+    return ConfigError(
+        f"A JSON schema gives no type of rows: {what}",
+        where=f"JsonRowDeserializationSchema, {place}",
+        remedy="Describe an object with typed properties, or use type_info(Types.ROW_NAMED(…)).",
+    )

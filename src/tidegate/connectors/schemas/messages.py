@@ -10,7 +10,7 @@ import msgspec
 
 from tidegate.api.dead_letters import checked_policy
 from tidegate.errors import ConfigError
-from tidegate.typeinfo.types import Types
+from tidegate.typeinfo.types import RowTypeInfo, Types
 
 if TYPE_CHECKING:
     from typing import Self
@@ -58,6 +58,26 @@ class DeserializationSchema(ABC):
     def produced_type(self) -> TypeInformation | None:
         """Type of the values, if known."""
         return None
+
+
+def row_type_of(type_info: TypeInformation | None, where: str) -> RowTypeInfo:
+    """The type, if it is one of rows. Raises ConfigError for any other."""
+    if isinstance(type_info, RowTypeInfo):
+        return type_info
+    raise ConfigError(
+        f"The type of the rows is {type_info}",
+        where=where,
+        remedy='Give one with named fields: Types.ROW_NAMED(["id"], [Types.LONG()]).',
+    )
+
+
+def one_char(char: str, call: str, where: str) -> str:
+    """The character, if it is one. call: the method that it was given to."""
+    if len(char) != 1:
+        raise ConfigError(
+            f"{call} takes one character, not {char!r}", where=where, remedy="Give one."
+        )
+    return char
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):

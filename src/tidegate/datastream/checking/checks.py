@@ -165,6 +165,10 @@ def _unfit(given: object, wanted: str, call: str, otherwise: str = "") -> GraphE
     )
 
 
+def _takes(call: str, wanted: str, given: object, remedy: str) -> GraphError:
+    return GraphError(f"{call} takes {wanted}, not {shown(given)}", where=call, remedy=remedy)
+
+
 def _is_function_class(given: object) -> TypeGuard[type[Function]]:
     return isinstance(given, type) and issubclass(given, Function)
 
@@ -201,19 +205,14 @@ def check_strategy(given: object, call: str, *, can_rest: bool) -> None:
 
 def check_text(given: object, call: str) -> None:
     if not isinstance(given, str) or not given:
-        raise GraphError(
-            f"{call} takes a text, not {shown(given)}", where=call, remedy=f'Write {call}("...").'
-        )
+        raise _takes(call, "a text", given, f'Write {call}("...").')
 
 
 def check_name_of_job(given: object, call: str) -> None:
     """Raises GraphError for non-text in a call that takes the name of the job first."""
     if given is not None and (not isinstance(given, str) or not given):
-        raise GraphError(
-            f"{call} takes the name of the job, a text, not {shown(given)}",
-            where=call,
-            remedy=f'Write {call}("..."), or leave it out; a limit is given by its name, limit=2.',
-        )
+        remedy = f'Write {call}("..."), or leave it out; a limit is given by its name, limit=2.'
+        raise _takes(call, "the name of the job, a text", given, remedy)
 
 
 def check_plain_function(given: object, call: str) -> None:
@@ -226,44 +225,39 @@ def check_plain_function(given: object, call: str) -> None:
 def check_whole_number(given: object, call: str, least: int | None = None) -> None:
     """Raises GraphError for anything but a whole number, or for one below the minimum."""
     number = given if isinstance(given, int) and not isinstance(given, bool) else None
+    if number is None and least is None:
+        raise _takes(call, "a whole number", given, "Give an int.")
     if number is None or (least is not None and number < least):
-        raise GraphError(
-            f"{call} takes a whole number, not {shown(given)}"
-            if least is None
-            else f"{call} takes a whole number, {least} or more, not {shown(given)}",
-            where=call,
-            remedy="Give an int." if least is None else f"Give {least} or more.",
-        )
+        raise _takes(call, f"a whole number, {least} or more", given, f"Give {least} or more.")
 
 
 def check_sink(given: object, call: str) -> None:
     if isinstance(given, type) or not isinstance(given, Sink):
-        raise GraphError(
-            f"{call} takes a sink, not {shown(given)}",
-            where=call,
-            remedy="Give one of tidegate.connectors, such as FileSink.parquet(path), or an object "
-            "with `writer` and `committer`; a function goes to add_sink.",
+        raise _takes(
+            call,
+            "a sink",
+            given,
+            "Give one of tidegate.connectors, such as FileSink.parquet(path), or an object with "
+            "`writer` and `committer`; a function goes to add_sink.",
         )
 
 
 def check_source(given: object, call: str) -> None:
     has_halves = all(callable(getattr(given, half, None)) for half in ("enumerator", "reader"))
     if isinstance(given, type) or not has_halves:
-        raise GraphError(
-            f"{call} takes a source, not {shown(given)}",
-            where=call,
-            remedy="Give one of tidegate.connectors, such as FileSource.csv(path), or an object "
-            "with `enumerator` and `reader`; values go to from_collection.",
+        raise _takes(
+            call,
+            "a source",
+            given,
+            "Give one of tidegate.connectors, such as FileSource.csv(path), or an object with "
+            "`enumerator` and `reader`; values go to from_collection.",
         )
 
 
 def check_stream(given: object, kind: type | tuple[type, ...], call: str) -> None:
     if not isinstance(given, kind):
-        raise GraphError(
-            f"{call} takes a stream, not {shown(given)}",
-            where=call,
-            remedy="Make one of it first, such as with env.from_collection.",
-        )
+        remedy = "Make one of it first, such as with env.from_collection."
+        raise _takes(call, "a stream", given, remedy)
 
 
 def check_tag(given: object, call: str) -> None:

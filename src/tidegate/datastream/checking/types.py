@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tidegate.errors import GraphError
 from tidegate.typeinfo.fitting import NUMBERS, conflict
 from tidegate.typeinfo.hints import declared_type, type_of_return
-from tidegate.typeinfo.types import (
-    MapTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    is_any,
-    names_of,
-)
+from tidegate.typeinfo.types import MapTypeInfo, TupleTypeInfo, TypeInformation, is_any, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

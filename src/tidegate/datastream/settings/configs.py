@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.snapshots import RetentionPolicy
-from tidegate.config import checkpointing, execution
+from tidegate.config import checkpointing, execution, slots
 from tidegate.config.checkpointing import INTERVAL_MIN_MS
 from tidegate.config.option import ConfigOption
 from tidegate.config.spans import millis_of
@@ -192,12 +193,9 @@ class CheckpointConfig:
 
 
 _LATENCY_INTERVAL: Final = ConfigOption("metrics.latency.interval", DurationType(), 0, "")
-_CANCELLATION_INTERVAL: Final = ConfigOption(
-    "task.cancellation.interval", DurationType(), 30_000, ""
-)
-_CANCELLATION_TIMEOUT: Final = ConfigOption(
-    "task.cancellation.timeout", DurationType(), 180_000, ""
-)
+# Flink's defaults, which programs for PyFlink expect to read; unset, slots keep to shorter ones.
+_CANCELLATION_INTERVAL: Final = replace(slots.CANCELLATION_INTERVAL, default=30_000)
+_CANCELLATION_TIMEOUT: Final = replace(slots.CANCELLATION_TIMEOUT, default=180_000)
 _CLOSURE_CLEANER: Final = ConfigOption(
     "pipeline.closure-cleaner-level", TextType(), "RECURSIVE", ""
 )
@@ -272,19 +270,19 @@ class ExecutionConfig:
         return self._configuration.get(_LATENCY_INTERVAL)
 
     def set_task_cancellation_interval(self, interval: Span) -> ExecutionConfig:
-        """Keeps the milliseconds between two attempts to interrupt a task; here none is."""
+        """Sets the time between two attempts to interrupt a cancelled task; a number is ms."""
         return self._set(_CANCELLATION_INTERVAL, interval)
 
     def get_task_cancellation_interval(self) -> int:
-        """The interval that was set, else 30 s."""
+        """Milliseconds that were set, else Flink's 30 s."""
         return self._configuration.get(_CANCELLATION_INTERVAL)
 
     def set_task_cancellation_timeout(self, timeout: Span) -> ExecutionConfig:
-        """Keeps the milliseconds after which a task that does not end would be given up."""
+        """Sets the time after which a task that does not end is given up; a number is ms."""
         return self._set(_CANCELLATION_TIMEOUT, timeout)
 
     def get_task_cancellation_timeout(self) -> int:
-        """The timeout that was set, else 180 s."""
+        """Milliseconds that were set, else Flink's 180 s."""
         return self._configuration.get(_CANCELLATION_TIMEOUT)
 
     def enable_closure_cleaner(self) -> ExecutionConfig:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from tidegate.config import checkpointing, restarts, state_backend
+from tidegate.config import checkpointing, recovery, state_backend
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
@@ -202,9 +202,9 @@ class RestartStrategyConfiguration:
         for option, number in self.numbers:
             configuration.set(option, number)
         if self.kind is None:
-            configuration.unset(restarts.RESTART_STRATEGY)
+            configuration.unset(recovery.RESTART_STRATEGY)
         else:
-            configuration.set(restarts.RESTART_STRATEGY, self.kind)
+            configuration.set(recovery.RESTART_STRATEGY, self.kind)
 
 
 class RestartStrategies:
@@ -223,8 +223,8 @@ class RestartStrategies:
         restart_attempts: int, delay_between_attempts: Span
     ) -> RestartStrategyConfiguration:
         """A limited number of restarts, each after a wait; a number is milliseconds."""
-        attempts = restarts.FIXED_DELAY_ATTEMPTS, restart_attempts
-        delay = restarts.FIXED_DELAY, delay_between_attempts
+        attempts = recovery.FIXED_DELAY_ATTEMPTS, restart_attempts
+        delay = recovery.FIXED_DELAY, delay_between_attempts
         return RestartStrategyConfiguration("fixed-delay", (attempts, delay))
 
     @staticmethod
@@ -233,9 +233,9 @@ class RestartStrategies:
     ) -> RestartStrategyConfiguration:
         """Restarts, each after a wait, while no more failures fall into an interval."""
         numbers = (
-            (restarts.FAILURE_RATE_MAX, failure_rate),
-            (restarts.FAILURE_RATE_INTERVAL, failure_interval),
-            (restarts.FAILURE_RATE_DELAY, delay_interval),
+            (recovery.FAILURE_RATE_MAX, failure_rate),
+            (recovery.FAILURE_RATE_INTERVAL, failure_interval),
+            (recovery.FAILURE_RATE_DELAY, delay_interval),
         )
         return RestartStrategyConfiguration("failure-rate", numbers)
 

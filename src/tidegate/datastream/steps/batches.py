@@ -1,17 +1,15 @@
-"""Operators of steps that work batch by batch. Arrow is loaded with the first of them."""
+"""Operators of steps that work batch by batch; Arrow and what they need load with the first."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from tidegate.api.aggregates import Aggregate
 from tidegate.api.functions import (
     FilterFunction,
     FlatMapFunction,
     KeyedBatchFunction,
     MapFunction,
 )
-from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tidegate.datastream.checking import checks
 from tidegate.errors import GraphError
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from tidegate.api.aggregates import Aggregate
     from tidegate.api.operator import KeyBy, Operator
     from tidegate.operators.arrow import Form
 
@@ -78,6 +77,7 @@ def window_aggregates(
     late_tag: str | None,
     call: str,
 ) -> Operator:
+    from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
     from tidegate.operators.windows.window_batches import (
         END,
         START,
@@ -110,6 +110,8 @@ def key_column(key: KeyBy, call: str) -> str:
 
 
 def _checked(aggregates: Sequence[object], taken: list[str], call: str) -> list[Aggregate]:
+    from tidegate.api.aggregates import Aggregate
+
     if not aggregates:
         raise GraphError(
             f"{call} has nothing to compute", where=call, remedy="Pass aggregates: Count(), ..."

@@ -26,7 +26,7 @@ import msgspec
 
 from tidegate.api.job import CheckpointDone
 from tidegate.driver.client.requests import begin
-from tidegate.driver.telling import stops
+from tidegate.driver.telling import watching
 from tidegate.errors import FormatError, PeerLost, StorageFailed, TidegateError, UserError
 from tidegate.model.control import JobStatus
 from tidegate.storage import paths
@@ -211,7 +211,7 @@ def answer(client: JobClient, request: Mapping[str, Any]) -> Iterator[dict[str, 
     try:
         done = cast("Future[Any]", begin(client, request))
         if request.get("tell"):
-            every_s, waited_s = stops.TELL_EVERY_MS / 1000, 0.0
+            every_s, waited_s = watching.TELL_EVERY_MS / 1000, 0.0
             while not wait([done], every_s).done:
                 waited_s += every_s
                 why = _why_waiting(client)
@@ -224,7 +224,7 @@ def answer(client: JobClient, request: Mapping[str, Any]) -> Iterator[dict[str, 
 
 def _why_waiting(client: JobClient) -> str:
     try:
-        return stops.why_waiting(client.view())
+        return watching.why_waiting(client.view())
     except PeerLost as error:  # the request goes on, and so does whoever waits for it
         return f"cannot say why: {error.what}"
 

@@ -6,13 +6,12 @@ import contextlib
 import threading
 from concurrent.futures import Future
 from operator import index
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
-from tidegate.driver.client.savepoints import SavepointRequests, savepoint_asked
-from tidegate.driver.client.suspending import suspend
-from tidegate.driver.telling.stops import why_waiting
+from tidegate.driver.client.requests import SavepointRequests, savepoint_asked, suspend
+from tidegate.driver.telling.watching import why_waiting
 from tidegate.errors import (
     JobCanceled,
     JobFailed,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from tidegate.api.job import CheckpointDone, JobExecutionResult, JobSummary
     from tidegate.api.results import ResultBuffer
-    from tidegate.driver.client.savepoints import Savepoint
     from tidegate.driver.running import RunningJob
     from tidegate.jobmaster.events import JobEvent
     from tidegate.jobmaster.view import JobView
@@ -67,7 +65,9 @@ class DriverClient:
         self._thread: threading.Thread | None = None
         self._result: Future[JobExecutionResult] = Future()
         self._savepoints = SavepointRequests(
-            self._ask_for_savepoint, self._result, self._why_waiting
+            lambda asked: self._request(asked.request, "no savepoint can be taken"),
+            self._result,
+            lambda: why_waiting(self.view()),
         )
         self._url: str | None = None
 
@@ -80,11 +80,9 @@ class DriverClient:
         return self._accepted.result(timeout=0)
 
     def belongs_to(self, thread: threading.Thread) -> None:
-        """The thread that runs the driver."""
         self._thread = thread
 
     def served_at(self, url: str) -> None:
-        """Where its REST interface is."""
         self._url = url
 
     @property
@@ -138,7 +136,6 @@ class DriverClient:
         return self._job.epoch
 
     def get_web_interface_url(self) -> str | None:
-        """Where its REST interface is; None if it has none."""
         return self._url
 
     def get_job_status(self) -> Future[JobStatus]:
@@ -180,18 +177,12 @@ class DriverClient:
         return done
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        """Done when the job has ended and cleaned up; fails as `JobClient` says."""
         return self._result
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:
         kind = SnapshotKind.FULL_CHECKPOINT if full else SnapshotKind.CHECKPOINT
-        done: Future[CheckpointDone] = Future()
-
-        def ask() -> None:
-            request = self._job.answers.expect(done)
-            self._job.inbox.post(CheckpointRequested(request, kind))
-
-        return self._request(done, ask, "the job has ended: no checkpoint can be taken")
+        too_late = "no checkpoint can be taken"
+        return self._request(lambda number: CheckpointRequested(number, kind), too_late)
 
     def trigger_savepoint(
         self,
@@ -200,8 +191,7 @@ class DriverClient:
         format: SavepointFormatType = SavepointFormatType.CANONICAL,
         trigger_id: str | None = None,
     ) -> Future[str]:
-        asked = self._savepoint(SnapshotKind.SAVEPOINT, savepoint_directory, format)
-        return self._savepoints.ask(asked, trigger_id)
+        return self._savepoint(SnapshotKind.SAVEPOINT, savepoint_directory, format, trigger_id)
 
     def stop_with_savepoint(
         self,
@@ -212,8 +202,7 @@ class DriverClient:
         trigger_id: str | None = None,
     ) -> Future[str]:
         kind = SnapshotKind.TERMINATE if advance_to_end_of_event_time else SnapshotKind.SUSPEND
-        asked = self._savepoint(kind, savepoint_directory, format)
-        return self._savepoints.ask(asked, trigger_id)
+        return self._savepoint(kind, savepoint_directory, format, trigger_id)
 
     def cancel_with_savepoint(
         self,
@@ -223,36 +212,26 @@ class DriverClient:
         trigger_id: str | None = None,
     ) -> Future[str]:
         kind = SnapshotKind.SAVEPOINT
-        asked = self._savepoint(kind, savepoint_directory, format, cancels=True)
-        return self._savepoints.ask(asked, trigger_id)
+        return self._savepoint(kind, savepoint_directory, format, trigger_id, cancels=True)
 
     def _savepoint(
         self,
         kind: SnapshotKind,
         directory: str | PathLike[str] | None,
         format: SavepointFormatType,
+        trigger_id: str | None,
         *,
         cancels: bool = False,
-    ) -> Savepoint:
+    ) -> Future[str]:
         default = self._job.settings.checkpoints.savepoint_directory
-        return savepoint_asked(kind, directory, format, default=default, cancels=cancels)
-
-    def _ask_for_savepoint(self, asked: Savepoint) -> Future[CheckpointDone]:
-        done: Future[CheckpointDone] = Future()
-
-        def ask() -> None:
-            self._job.inbox.post(asked.request(self._job.answers.expect(done)))
-
-        return self._request(done, ask, "the job has ended: no savepoint can be taken")
-
-    def _why_waiting(self) -> str:
-        return why_waiting(self.view())
+        asked = savepoint_asked(kind, directory, format, default=default, cancels=cancels)
+        return self._savepoints.ask(asked, trigger_id)
 
     def rescale(self, parallelism: int) -> Future[None]:
-        done: Future[None] = Future()
         try:
             wanted = index(parallelism)
         except TypeError:
+            done: Future[None] = Future()
             refused = RescaleRefused(
                 f"The parallelism {parallelism!r} is not a whole number",
                 where="rescale",
@@ -261,25 +240,24 @@ class DriverClient:
             done.set_exception(refused)
             return done
 
+        too_late = "it cannot be rescaled"
+        return self._request(lambda number: RescaleRequested(number, wanted), too_late)
+
+    def _request(self, event: Callable[[int], JobEvent], too_late: str) -> Future[Any]:
+        """Posts a request on the driver's loop; its number says which answer belongs to it."""
+        done: Future[Any] = Future()
+        ended = JobFailed(f"the job has ended: {too_late}")
+
         def ask() -> None:
-            request = self._job.answers.expect(done)
-            self._job.inbox.post(RescaleRequested(request, wanted))
-
-        return self._request(done, ask, "the job has ended: it cannot be rescaled")
-
-    def _request(self, done: Future[T], ask: Callable[[], None], too_late: str) -> Future[T]:
-        """Sends a request to the driver's loop that an event will answer."""
-
-        def ask_if_alive() -> None:
             if self._ended.done():
-                done.set_exception(JobFailed(too_late))
+                done.set_exception(ended)
             else:
-                ask()
+                self._job.inbox.post(event(self._job.answers.expect(done)))
 
         try:
-            self._loop.call_soon_threadsafe(ask_if_alive)
-        except RuntimeError:
-            done.set_exception(JobFailed(too_late))
+            self._loop.call_soon_threadsafe(ask)
+        except RuntimeError:  # the loop has ended, and the job with it
+            done.set_exception(ended)
         return done
 
     def view(self) -> JobView:

@@ -9,38 +9,33 @@ older one that is damaged is only given up, with a warning: nothing is restored 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final
 
 from flinkformat import metadata
+from flinkformat.handles import FileStateHandle
 from flinkformat.snapshots import FINISHED, CheckpointProperties
 from tidegate.checkpoint.completed import CompletedCheckpoint
-from tidegate.checkpoint.provenance import check_seal, checksums_of, provenance_of
-from tidegate.errors import (
-    FileMissing,
-    FormatError,
-    RestoreRefused,
-    StorageFailed,
-    TidegateError,
-)
+from tidegate.checkpoint.provenance import check_seal, checksums_of, name_of, provenance_of
+from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed, TidegateError
 from tidegate.ha.chain import Pointer
 from tidegate.model.settings import ClaimMode
 from tidegate.storage import paths
 from tidegate.storage.secret_file import signing_key
 from tidegate.storage.state_files import resolve_relative
+from tidegate.storage.store import Checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import structlog
 
     from flinkformat.snapshots import OperatorState
+    from tidegate.ha.filesystem import RunBlocking
     from tidegate.ha.leadership import Leadership
     from tidegate.model.ids import JobId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.state_files import StateFiles
-
-T = TypeVar("T")
 
 LATEST: Final = "latest"
 """Restore path that means: go on with the last run of the job of this name."""
@@ -58,7 +53,7 @@ class StartReader:
         self,
         settings: JobSettings,
         storage: Callable[[JobId], CheckpointStorage],
-        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
+        run_blocking: RunBlocking,
         new_id: Callable[[], str],
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
@@ -128,7 +123,7 @@ class StartReader:
         def read() -> dict[OperatorId, list[str]]:
             return {state.operator_id: _keyed_names(state, files) for state in states}
 
-        return cast("dict[OperatorId, list[str]]", await self._run_blocking(read)) if states else {}
+        return await self._run_blocking(read) if states else {}
 
     async def _own(
         self, storage: CheckpointStorage, pointers: Sequence[Pointer], claimed: Sequence[str]
@@ -193,7 +188,7 @@ class StartReader:
             check_files(storage.files, completed)
             return completed
 
-        return cast("CompletedCheckpoint", await self._run_blocking(read))
+        return await self._run_blocking(read)
 
     def _refused(
         self, newest: Pointer, error: TidegateError, older: Sequence[CompletedCheckpoint]
@@ -284,3 +279,35 @@ def check_files(files: StateFiles, completed: CompletedCheckpoint) -> None:
 
 def _name(operator: OperatorState) -> str:
     return f"operator '{operator.name or operator.uid or operator.operator_id.hex()}'"
+
+
+_PART_BYTES: Final = 1 << 20
+
+
+def newest_whole(
+    files: StateFiles, checkpoints: Sequence[CompletedCheckpoint]
+) -> CompletedCheckpoint | None:
+    """The newest whose files are all there, with the bytes that were written. Blocking.
+
+    checkpoints: oldest first. Reads every file of those that it looks at.
+    """
+    return next((each for each in reversed(checkpoints) if is_whole(files, each)), None)
+
+
+def is_whole(files: StateFiles, checkpoint: CompletedCheckpoint) -> bool:
+    """True if all files of a checkpoint exist as they were written. Blocking; reads them."""
+    known = checksums_of(checkpoint.metadata)
+    for path in checkpoint.paths():
+        written = known.get(name_of(path))
+        if files.signed and (written is None or not written.sha256):
+            return False
+        found = Checksum(sha256=written is not None and bool(written.sha256))
+        try:
+            with files.open_handle(FileStateHandle(path, 0)) as stream:
+                while part := stream.read(_PART_BYTES):
+                    found.add(part)
+        except StorageFailed:
+            return False
+        if written is not None and written != found.file:
+            return False
+    return True

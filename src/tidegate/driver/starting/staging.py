@@ -18,9 +18,12 @@ from tidegate.storage.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import structlog
+
     from tidegate.checkpoint.completed import CompletedCheckpoint
-    from tidegate.driver.world import DriverWorld
+    from tidegate.clock import Clock
     from tidegate.graph.job_graph import JobGraph
+    from tidegate.ha.filesystem import RunBlocking
     from tidegate.ha.leadership import Leadership
     from tidegate.model.ids import OperatorId
     from tidegate.model.topology import Topology
@@ -39,9 +42,18 @@ class Staging:
     all could reach.
     """
 
-    def __init__(self, graph: JobGraph, world: DriverWorld, leadership: Leadership) -> None:
+    def __init__(
+        self,
+        graph: JobGraph,
+        leadership: Leadership,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
         self._graph = graph
-        self._world = world
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._log = log
         self._stopping = asyncio.Event()
         self._folders: set[tuple[str, str]] = set()
         self.places: dict[OperatorId, str] = {}
@@ -70,7 +82,6 @@ class Staging:
                 await self._write(operator)
 
     def stop(self) -> None:
-        """End what is being written."""
         self._stopping.set()
 
     async def remove(self) -> None:
@@ -83,33 +94,30 @@ class Staging:
         if not self._folders:
             return
         try:
-            await self._world.run_blocking(delete)
+            await self._run_blocking(delete)
         except StorageFailed as error:
-            self._world.log.warning(
-                "files that sources have read could not be deleted", error=str(error)
-            )
+            self._log.warning("files that sources have read could not be deleted", error=str(error))
 
     async def _write(self, operator: OperatorId) -> None:
         if self._stopping.is_set():
             raise JobCanceled("the job ended before its sources were written")
         staged, place = self._graph.staged[operator], self.places[operator]
-        log = self._world.log.bind(operator=self._graph.operator(operator).name, path=place)
-        clock = self._world.clock
-        began_ms = clock.monotonic_ms()
+        log = self._log.bind(operator=self._graph.operator(operator).name, path=place)
+        began_ms = self._clock.monotonic_ms()
         log.info("writing what a source reads")
         stopping = asyncio.ensure_future(self._stopping.wait())
-        writing = asyncio.ensure_future(self._world.run_blocking(lambda: staged.write(place)))
+        writing = asyncio.ensure_future(self._run_blocking(lambda: staged.write(place)))
         try:
             while not writing.done() and not stopping.done():
                 done, _ = await asyncio.wait(
                     (writing, stopping), timeout=REPORT_S, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not done:
-                    log.info("still being written", waited_ms=clock.monotonic_ms() - began_ms)
+                    log.info("still being written", waited_ms=self._clock.monotonic_ms() - began_ms)
             while not writing.done():
-                await self._world.run_blocking(staged.cancel)
+                await self._run_blocking(staged.cancel)
                 await asyncio.wait((writing,), timeout=CANCEL_AGAIN_S)
         finally:
             stopping.cancel()
         await writing
-        log.info("written", duration_ms=clock.monotonic_ms() - began_ms)
+        log.info("written", duration_ms=self._clock.monotonic_ms() - began_ms)

@@ -22,13 +22,13 @@ from tidegate.jobmaster.events import CoordinatorFailed
 from tidegate.model.descriptors import as_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from tidegate.api.coordinator import OperatorCoordinator
-    from tidegate.driver.inbox import Inbox
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.filesystem import RunBlocking
+    from tidegate.jobmaster.events import JobEvent
     from tidegate.model.control import ToCoordinator
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
@@ -42,12 +42,14 @@ class CoordinatorHosts:
     def __init__(
         self,
         graph: JobGraph,
-        inbox: Inbox,
+        post: Callable[[JobEvent], None],
+        spawn: Callable[[Coroutine[object, object, None]], None],
         run_blocking: RunBlocking,
         staged: Mapping[OperatorId, str],
     ) -> None:
         self.graph = graph
-        self.inbox = inbox
+        self.post = post
+        self.spawn = spawn
         self.run_blocking = run_blocking
         self.staged = staged
         self.shared: dict[str, object] = {}
@@ -62,7 +64,6 @@ class CoordinatorHosts:
         states: Mapping[OperatorId, bytes | None],
         executions: Mapping[OperatorId, tuple[ExecutionId, ...]],
     ) -> None:
-        """Makes and starts every coordinator."""
         self.close()
         for operator in states:
             host = self._hosts[operator] = _Host(self, operator, executions[operator])
@@ -102,9 +103,9 @@ class CoordinatorHosts:
             data = host.coordinator.snapshot(checkpoint)
         except Exception as error:
             failure = self.as_ours(error, operator)
-            self.inbox.post(CoordinatorSnapshotFailed(checkpoint, operator, failure))
+            self.post(CoordinatorSnapshotFailed(checkpoint, operator, failure))
         else:
-            self.inbox.post(CoordinatorSnapshotTaken(checkpoint, operator, data))
+            self.post(CoordinatorSnapshotTaken(checkpoint, operator, data))
 
     def complete(self, operator: OperatorId, checkpoint: CheckpointId) -> None:
         host = self._hosts.get(operator)
@@ -142,7 +143,6 @@ class CoordinatorHosts:
             buffer.end(error)
 
     def as_ours(self, error: Exception, operator: OperatorId) -> TidegateError:
-        """An error with the operator's name."""
         name = self.graph.operator(operator).name
         return as_ours(error, where=f"the coordinator of operator '{name}'")
 
@@ -213,7 +213,7 @@ class _Host:
     def send(self, subtask: int, event: OperatorEvent) -> None:
         if not self.closed:
             execution = self.executions[subtask]
-            self._hosts.inbox.post(OperatorEventSent(execution, self._operator, event))
+            self._hosts.post(OperatorEventSent(execution, self._operator, event))
 
     def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
         async def run() -> None:
@@ -224,7 +224,7 @@ class _Host:
             else:
                 self.call(lambda: then(result))
 
-        self._hosts.inbox.spawn(run())
+        self._hosts.spawn(run())
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -233,7 +233,7 @@ class _Host:
     def report_backlog(self, backlog: bool) -> None:
         if backlog != self._backlog:
             self._backlog = backlog
-            self._hosts.inbox.post(BacklogReported(self._operator, backlog))
+            self._hosts.post(BacklogReported(self._operator, backlog))
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
         shared = self._hosts.shared
@@ -244,7 +244,7 @@ class _Host:
     def fail(self, error: Exception) -> None:
         if not self.closed:
             ours = self._hosts.as_ours(error, self._operator)
-            self._hosts.inbox.post(CoordinatorFailed(self._operator, ours))
+            self._hosts.post(CoordinatorFailed(self._operator, ours))
 
     def results(self, name: str) -> ResultBuffer:
         return self._hosts.results(name)

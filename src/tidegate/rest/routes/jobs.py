@@ -1,4 +1,4 @@
-"""The job, its vertices, and its end. Source: REST §2, §3."""
+"""The job, its vertices, their metrics, and its end. Source: REST §2, §3."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Final
 from tidegate import __version__
 from tidegate.driver.client.requests import begin
 from tidegate.model.control import JobStatus
-from tidegate.rest.answers import Accepted, BadRequest, Conflict, Moved
 from tidegate.rest.guard import check_own_page
+from tidegate.rest.messages import Accepted, BadRequest, Conflict, Moved
 from tidegate.rest.served import Route
 from tidegate.rest.shapes import job_shapes as shapes
-from tidegate.rest.shapes import pressure
+from tidegate.rest.shapes import metric_shapes as metrics
 
 if TYPE_CHECKING:
     from aiohttp.web import Request
 
+    from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
     from tidegate.rest.served import ServedJob
 
+_JOB: Final = "/jobs/{jobid}"
 _REFRESH_MS: Final = 3_000
 _EXCEPTIONS_MAX: Final = 20
 _ENTRIES: Final = re.compile("[0-9]{1,9}")
@@ -26,9 +28,8 @@ _ENTRIES: Final = re.compile("[0-9]{1,9}")
 
 def routes(served: ServedJob) -> list[Route]:
     """Routes of the job; paths that end in a word stand before those that end in an id."""
-    base = "/jobs/{jobid}"
-    reading = [*_reading_jobs(served), *_reading(served, base), *_reading_vertices(served, base)]
-    return [*reading, *_cancelling(served, base)]
+    reading = [*_reading_jobs(served), *_reading(served), *_reading_vertices(served)]
+    return [*reading, *_cancelling(served)]
 
 
 def _reading_jobs(served: ServedJob) -> list[Route]:
@@ -65,19 +66,7 @@ def _reading_jobs(served: ServedJob) -> list[Route]:
     ]
 
 
-def _reading(served: ServedJob, base: str) -> list[Route]:
-    async def details(request: Request) -> object:
-        return shapes.details(await served.job(request), served.now_ms)
-
-    async def status(request: Request) -> object:
-        return {"status": (await served.job(request)).status.value}
-
-    async def plan(request: Request) -> object:
-        return {"plan": shapes.plan(await served.job(request))}
-
-    async def job_config(request: Request) -> object:
-        return shapes.config(await served.job(request))
-
+def _reading(served: ServedJob) -> list[Route]:
     async def exceptions(request: Request) -> object:
         job, query = await served.job(request), request.query
         entries_max = query.get("maxExceptions", str(_EXCEPTIONS_MAX))
@@ -90,51 +79,62 @@ def _reading(served: ServedJob, base: str) -> list[Route]:
         label = (key, value) if key else None
         return shapes.exceptions(job, int(entries_max), label)
 
-    async def waits(request: Request) -> object:
-        return shapes.waits(await served.job(request))
+    async def job_metrics(request: Request) -> object:
+        found = metrics.of_job(await served.job(request), served.now_ms)
+        return metrics.answer(found, request.query.get("get"))
 
     return [
-        Route("GET", base, details),
-        Route("GET", f"{base}/waits", waits),
-        Route("GET", f"{base}/status", status),
-        Route("GET", f"{base}/plan", plan),
-        Route("GET", f"{base}/config", job_config),
-        Route("GET", f"{base}/exceptions", exceptions),
+        served.shows("", lambda job: shapes.details(job, served.now_ms)),
+        served.shows("/waits", shapes.waits),
+        served.shows("/status", lambda job: {"status": job.status.value}),
+        served.shows("/plan", lambda job: {"plan": shapes.plan(job)}),
+        served.shows("/config", shapes.config),
+        Route("GET", f"{_JOB}/exceptions", exceptions),
+        Route("GET", f"{_JOB}/metrics", job_metrics),
     ]
 
 
-def _reading_vertices(served: ServedJob, base: str) -> list[Route]:
-    async def vertex(request: Request) -> object:
-        job, vertex = await served.vertex(request)
-        return shapes.vertex_details(job, vertex, served.now_ms)
+def _reading_vertices(served: ServedJob) -> list[Route]:
+    def known(job: JobView, vertex: VertexView, subtask: SubtaskView) -> metrics.Metrics:
+        return metrics.of_subtask(job, vertex, subtask, served.rates.of(vertex.id, subtask))
 
-    async def times(request: Request) -> object:
-        return shapes.subtask_times(*await served.vertex(request), served.now_ms)
+    def backpressure(_: JobView, vertex: VertexView) -> object:
+        known = {s.index: served.rates.of(vertex.id, s) for s in vertex.subtasks}
+        shares = {index: share for index, share in known.items() if share is not None}
+        return metrics.backpressure(shares, served.now_ms)
+
+    async def vertex_metrics(request: Request) -> object:
+        job, vertex = await served.vertex(request)
+        found = {
+            f"{subtask.index}.{name}": value
+            for subtask in vertex.subtasks
+            for name, value in known(job, vertex, subtask).items()
+        }
+        return metrics.answer(found, request.query.get("get"))
 
     async def subtask(request: Request) -> object:
         job, _, subtask = await served.subtask(request)
         return shapes.subtask_of(job, subtask, served.now_ms)
 
-    async def watermarks(request: Request) -> object:
-        return pressure.watermarks((await served.vertex(request))[1])
+    async def subtask_metrics(request: Request) -> object:
+        found = known(*await served.subtask(request))
+        return metrics.answer(found, request.query.get("get"))
 
-    async def backpressure(request: Request) -> object:
-        _, vertex = await served.vertex(request)
-        known = {s.index: served.rates.of(vertex.id, s) for s in vertex.subtasks}
-        shares = {index: share for index, share in known.items() if share is not None}
-        return pressure.backpressure(shares, served.now_ms)
-
-    at = f"{base}/vertices/{{vertexid}}"
+    at = f"{_JOB}/vertices/{{vertexid}}"
     return [
-        Route("GET", at, vertex),
-        Route("GET", f"{at}/subtasktimes", times),
+        served.shows_vertex("", lambda job, v: shapes.vertex_details(job, v, served.now_ms)),
+        served.shows_vertex(
+            "/subtasktimes", lambda job, v: shapes.subtask_times(job, v, served.now_ms)
+        ),
+        served.shows_vertex("/watermarks", lambda _, vertex: metrics.watermarks(vertex)),
+        served.shows_vertex("/backpressure", backpressure),
+        Route("GET", f"{at}/metrics", vertex_metrics),
         Route("GET", f"{at}/subtasks/{{index}}", subtask),
-        Route("GET", f"{at}/watermarks", watermarks),
-        Route("GET", f"{at}/backpressure", backpressure),
+        Route("GET", f"{at}/subtasks/{{index}}/metrics", subtask_metrics),
     ]
 
 
-def _cancelling(served: ServedJob, base: str) -> list[Route]:
+def _cancelling(served: ServedJob) -> list[Route]:
     async def cancel(request: Request) -> object:
         job, mode = await served.job(request), request.query.get("mode", "cancel")
         if mode == "stop":
@@ -160,5 +160,5 @@ def _cancelling(served: ServedJob, base: str) -> list[Route]:
         return await cancel(request)
 
     # Flink's dashboard cancels by GET, since the proxy of YARN passes nothing else on.
-    by_button = Route("GET", f"{base}/yarn-cancel", cancel_by_button)
-    return [Route("PATCH", base, cancel), by_button]
+    by_button = Route("GET", f"{_JOB}/yarn-cancel", cancel_by_button)
+    return [Route("PATCH", _JOB, cancel), by_button]

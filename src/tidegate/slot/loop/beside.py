@@ -4,8 +4,8 @@ A thread cannot be stopped. Whoever waits for a call may be cancelled, but the c
 what it has at hand, such as an open file; so an operator is closed only after the last of them.
 
 Calls of users that may take minutes, or never return, have threads of their own. The pool of the
-standard library joins its threads when the interpreter ends, and so one call that
-hangs would keep the process. These are daemons: whoever has gone no longer waits for them.
+standard library joins its threads when the interpreter ends, and so one call that hangs would keep
+the process. These are daemons: whoever has gone no longer waits for them.
 
 Calls that compute in Python share the interpreter with the slot's loop, which wants it back after
 each look at a socket or file, some twenty times a checkpoint. Each time it waits until every

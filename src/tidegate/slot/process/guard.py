@@ -51,7 +51,6 @@ CLOSE_LIMIT_MS: Final = 10_000
 LOOK_MS: Final = 200
 """How often the guard looks after its slot, at least."""
 
-
 _LINE: Final = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
 _OURS: Final = re.compile(r"[/\\\\]tidegate[/\\\\][^/\\\\]+[/\\\\]")
 

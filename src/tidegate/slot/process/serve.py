@@ -30,7 +30,7 @@ from tidegate.slot.process.guarded import GuardProcess
 from tidegate.slot.process.pulse import PULSE_PREFIX, PulseLink
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.transport.blocking import BlockingLink
 from tidegate.transport.tcp import TcpNetwork, loop_factory
 
@@ -192,7 +192,7 @@ async def _serve(
         clock=SystemClock(),
         chance=chance,
         run_blocking=run_blocking,
-        storage=checkpoint_storage,
+        storage=CheckpointStorage,
         log=process_log().bind(slot=slot_id),
         pause=lambda: asyncio.sleep(0),
         owns_process=True,

@@ -22,7 +22,6 @@ from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads, Tasks
 from tidegate.slot.subtask.builder import build, load
 from tidegate.slot.subtask.chain import log_failed_close
 from tidegate.slot.subtask.materializing import Materializing
-from tidegate.storage.places import CheckpointPlace
 from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.world import World
+    from tidegate.storage.places import Place
 
 CALL_LIMIT_S = 60.0
 """How long the calls of a subtask that is over may go on before its operators are left open."""
@@ -306,11 +306,10 @@ class HostedSubtask:
 
     async def _finish(self, snapshot: SubtaskSnapshot) -> None:
         """Have a snapshot written and acknowledged; cancelled with the subtask."""
-        barrier, view = snapshot.barrier, self._job.view
+        barrier, storage = snapshot.barrier, self._job.storage
         try:
             # What the driver can open may be closed to this process.
-            merging = view.storage.merge_files(barrier.checkpoint, target=barrier.options.target)
-            place = CheckpointPlace(view, barrier, self.execution, self.chance.bits64, merging)
+            place = storage.place(barrier, self.execution, self.chance.bits64, merged=True)
             await snapshot.ready(place, self._world.run_blocking, self._rounds.wake)
         except asyncio.CancelledError:
             self._give_up(snapshot)
@@ -327,7 +326,7 @@ class HostedSubtask:
         self._rounds.wake()
         self._beside.run(snapshot.discard(self._world.run_blocking))
 
-    async def _write(self, snapshot: SubtaskSnapshot, place: CheckpointPlace) -> None:
+    async def _write(self, snapshot: SubtaskSnapshot, place: Place) -> None:
         try:
             states = await snapshot.write(place, self._world.run_blocking)
         except Exception as error:

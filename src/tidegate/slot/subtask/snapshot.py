@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.slot.channel_state import ChannelStateResult
     from tidegate.state.pending import PendingSnapshot
-    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.places import Place
 
     RunBlocking = Callable[[Callable[[], object]], Awaitable[object]]
 
@@ -77,7 +77,7 @@ class SubtaskSnapshot:
         self._encoded = False
         self._moved = asyncio.Event()
         self._failure: Exception | None = None
-        self._place: CheckpointPlace | None = None
+        self._place: Place | None = None
         self._written: asyncio.Future[object] | None = None
 
     @property
@@ -128,12 +128,12 @@ class SubtaskSnapshot:
             self._moved.set()
             self._in_flight.give_up()
             if self._place is not None:
-                self._place.give_up()
+                self._place.give_up(self.checkpoint)
             for _, piece in self._pieces:
                 piece.cancel()
 
     async def ready(
-        self, place: CheckpointPlace, run_blocking: RunBlocking, written: Callable[[], None]
+        self, place: Place, run_blocking: RunBlocking, written: Callable[[], None]
     ) -> None:
         """Wait for the encoding, for what operators make durable, and for in-flight data.
 
@@ -169,7 +169,7 @@ class SubtaskSnapshot:
                 await run_blocking(self._place.discard)
 
     async def write(
-        self, place: CheckpointPlace, run_blocking: RunBlocking
+        self, place: Place, run_blocking: RunBlocking
     ) -> Mapping[OperatorId, SubtaskState] | None:
         """Write the state; None if it was given up meanwhile, and then nothing is left of it.
 
@@ -210,7 +210,7 @@ class SubtaskSnapshot:
         if outputs:
             states[sender] = replace(states.get(sender, EMPTY), result_subpartition=outputs)
 
-    def figures(self, now_s: float, place: CheckpointPlace) -> CheckpointFigures:
+    def figures(self, now_s: float, place: Place) -> CheckpointFigures:
         times = self._times
         return CheckpointFigures(
             sync_ms=round((times.cut_s - times.began_s) * 1000),

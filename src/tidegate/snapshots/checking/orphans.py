@@ -97,18 +97,15 @@ class Orphans:
                 yield Finding(Fault.RECORD, place, told(error))
             for pointer in () if job.record is None else job.record.completed:
                 folder = paths.absolute(pointer.location)
-                if not (folder in self._checks or self._is_there(folder)) and (
-                    self._jobs.still_names(job, pointer)
-                ):
+                if folder in self._checks or self._stores.open(folder).info(paths.METADATA):
+                    continue
+                if self._jobs.still_names(job, pointer):
                     yield Finding(
                         Fault.MISSING,
                         paths.join(folder, paths.METADATA),
                         f"The records of job '{job.name}' name checkpoint {pointer.checkpoint} "
                         "there, which does not exist",
                     )
-
-    def _is_there(self, folder: str) -> bool:
-        return self._stores.open(folder).info(paths.METADATA) is not None
 
     def _unnamed_snapshots(self) -> Iterator[Finding]:
         """Checkpoints that were written but never recorded."""

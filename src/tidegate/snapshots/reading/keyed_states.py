@@ -11,6 +11,7 @@ import pyarrow as pa
 from tidegate.errors import ConfigError, UnsupportedKey
 from tidegate.snapshots.reading.keyed_streams import EntryReaders, keyed_streams
 from tidegate.snapshots.rows import Rows, StateForm, StateInfo, StateKind, serializer_read
+from tidegate.state.format.blocks import COLUMNS
 from tidegate.state.format.headers import StateHeader, reading
 from tidegate.state.user.keys import paired
 from tidegate.state.user.timers import TIMERS, beside_time
@@ -18,10 +19,9 @@ from tidegate.state.user.ttl import without_times
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.descriptions import type_described
-from tidegate.typeinfo.evolution import reader_for
+from tidegate.typeinfo.evolution import reader_for, with_classes
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.serializers import SerializerSnapshot
-from tidegate.typeinfo.stand_ins import with_classes
 from tidegate.typeinfo.types import LONG, PICKLED
 
 if TYPE_CHECKING:
@@ -204,11 +204,12 @@ class KeyedStates:
         schema = pa.ipc.read_schema(pa.py_buffer(header.schema))
         if info.name not in schema.names:
             return
-        for group, data in stream.column_batches(groups):
-            with reading(f"{self._where}, column '{info.name}'"):
-                batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
-                panes = batch.column(1).to_pylist() if header.panes else None
-                yield Rows(subtask, group, batch.column(0), panes, batch.column(info.name))
+        for group, blocks in stream.sections(groups):
+            for block in (each for each in blocks if each.kind == COLUMNS):
+                with reading(f"{self._where}, column '{info.name}'"):
+                    batch = pa.ipc.read_record_batch(pa.py_buffer(block.values), schema)
+                    panes = batch.column(1).to_pylist() if header.panes else None
+                    yield Rows(subtask, group, batch.column(0), panes, batch.column(info.name))
 
 
 def _columns_of(stream: KeyedStream) -> Iterator[StateInfo]:

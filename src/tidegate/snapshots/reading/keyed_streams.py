@@ -182,19 +182,7 @@ class BlockStream:
 
         groups: of this stream's. Raises RestoreRefused, FormatError, StorageFailed.
         """
-        values = _readers_of(self.headers, readers.name, iter(readers.values))
-        for group, blocks in self.sections(groups):
-            found: dict[Any, Any] = {}
-            _lay_over(found, blocks, readers, values)
-            if found:
-                yield group, list(found), list(found.values())
-
-    def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
-        """Key groups, and their columns as a record batch. Raises as `entries`."""
-        for group, blocks in self.sections(groups):
-            for block in blocks:
-                if block.kind == COLUMNS:
-                    yield group, memoryview(block.values)
+        return LayeredStream([self], self.key_groups).entries(groups, readers)
 
     @property
     def headers(self) -> list[StateHeader]:
@@ -275,9 +263,6 @@ class LayeredStream:
         sections = heapq.merge(*map(sections_of, range(len(self._layers))), key=itemgetter(0, 1))
         for at, of_group in groupby(sections, key=itemgetter(0)):
             yield groups[at], ((index, blocks) for _, index, blocks in of_group)
-
-    def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
-        yield from ()
 
 
 def _readers_of(
@@ -379,9 +364,6 @@ class FolderStream:
                     values = join_pieces([piece[1:] for _, piece in entries])
                     yield Block(PRESENT, first + version, len(entries), keys, values)
             first += len(state.versions)
-
-    def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
-        yield from ()
 
 
 def _scanned(

@@ -18,10 +18,10 @@ from tidegate.snapshots.rows import StateDeclaration, StateKind
 from tidegate.snapshots.writing.writer import SavepointWriter, check_empty, discard_folder
 from tidegate.storage import paths
 from tidegate.storage.state_files import StateFiles
+from tidegate.typeinfo.arrow import has_records
 from tidegate.typeinfo.descriptions import describe, type_described
+from tidegate.typeinfo.evolution import with_classes
 from tidegate.typeinfo.serializers import SerializerSnapshot
-from tidegate.typeinfo.stand_ins import with_classes
-from tidegate.typeinfo.value_columns import has_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

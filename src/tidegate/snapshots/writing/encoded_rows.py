@@ -20,10 +20,10 @@ from tidegate.snapshots.rows import StateForm, StateInfo, StateKind, StateRow
 from tidegate.state.format.blocks import MISSING, PRESENT, Block
 from tidegate.state.format.misfits import encoded, encoded_as_declared
 from tidegate.state.user.keys import paired
+from tidegate.typeinfo.arrow import has_records, recast, values_of
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import LONG, TupleTypeInfo
-from tidegate.typeinfo.value_columns import has_records, recast, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

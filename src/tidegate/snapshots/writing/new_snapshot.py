@@ -19,9 +19,17 @@ from flinkformat.handles import (
     StateMetaInfo,
 )
 from flinkformat.key_groups import KeyGroupRange
-from flinkformat.snapshots import FINISHED, OperatorState, SubtaskState
+from flinkformat.snapshots import (
+    FINISHED,
+    CheckpointMetadata,
+    CheckpointProperties,
+    OperatorState,
+    SavepointFormatType,
+    SavepointType,
+    SubtaskState,
+)
 from flinkformat.state_streams import Place, place_of, replace_streams
-from tidegate.checkpoint.provenance import encoded
+from tidegate.checkpoint.provenance import Provenance, encoded, to_master_state
 from tidegate.errors import ConfigError
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import Attempt, Epoch
@@ -44,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from flinkformat.handles import OperatorStateHandle, StreamStateHandle
-    from flinkformat.snapshots import CheckpointMetadata, Finished
+    from flinkformat.snapshots import Finished, MasterState
     from flinkformat.state_streams import Stream
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import CheckpointId
@@ -114,6 +122,27 @@ class NewSnapshot:
             return self._copies[place]
 
         return replace_streams(state, copy)
+
+    def complete_savepoint(
+        self,
+        checkpoint: CheckpointId,
+        operators: Iterable[OperatorState],
+        facts: Mapping[str, object],
+        *,
+        hooks: Iterable[MasterState] = (),
+        forced: bool,
+    ) -> None:
+        """Completes a canonical savepoint. facts: its provenance. forced: as in its properties."""
+        provenance = to_master_state(Provenance(facts, self.checksums))
+        kind = SavepointType.savepoint(SavepointFormatType.CANONICAL)
+        self.complete(
+            CheckpointMetadata(
+                checkpoint_id=checkpoint,
+                operators=tuple(operators),
+                master_states=(*hooks, provenance),
+                properties=CheckpointProperties.for_savepoint(kind, forced=forced),
+            )
+        )
 
     def complete(self, snapshot: CheckpointMetadata) -> None:
         data = encoded(snapshot, signing_key(self._key_file))

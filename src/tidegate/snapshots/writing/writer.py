@@ -19,18 +19,9 @@ import pyarrow as pa
 from flinkformat.handles import KeyGroupsStateHandle, StateDistribution
 from flinkformat.key_groups import DEFAULT_LOWER_BOUND, KeyGroupRange, check_parallelism
 from flinkformat.operator_ids import operator_id_of_uid
-from flinkformat.snapshots import (
-    FINISHED,
-    CheckpointMetadata,
-    CheckpointProperties,
-    Finished,
-    OperatorState,
-    SavepointFormatType,
-    SavepointType,
-    SubtaskState,
-)
+from flinkformat.snapshots import FINISHED, Finished, OperatorState, SubtaskState
 from tidegate.api.state import RedistributionMode
-from tidegate.checkpoint.provenance import Provenance, hook_states, provenance_of, to_master_state
+from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.clock import SystemClock
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.model.ids import CheckpointId
@@ -63,12 +54,7 @@ from tidegate.typeinfo.serializers import serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo
 
 if TYPE_CHECKING:
-    from tidegate.api.state import (
-        MapStateDescriptor,
-        OperatorStateDescriptor,
-        StateDescriptor,
-    )
-    from tidegate.model.files import FileChecksum
+    from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor, StateDescriptor
     from tidegate.model.ids import OperatorId
     from tidegate.snapshots.reading.keyed_streams import KeyedStream
     from tidegate.snapshots.writing.encoded_rows import StateRows
@@ -301,8 +287,12 @@ class SavepointWriter:
         store, name = Stores().locate(folder)
         try:
             store.make_folder(name)
-            operators = tuple(self._written(each, new) for each in self._operators.values())
-            new.complete(self._metadata(operators, new.checksums))
+            written = [self._written(each, new) for each in self._operators.values()]
+            base = None if self._base is None else self._base.metadata
+            known = None if base is None else provenance_of(base)
+            facts = {} if known is None else known.facts
+            hooks = () if base is None else hook_states(base)
+            new.complete_savepoint(self._checkpoint, written, facts, hooks=hooks, forced=False)
         except BaseException:
             discard_folder(folder)
             raise
@@ -314,23 +304,6 @@ class SavepointWriter:
     @property
     def _checkpoint(self) -> CheckpointId:
         return CheckpointId(1) if self._base is None else self._base.metadata.checkpoint_id
-
-    def _metadata(
-        self, operators: tuple[OperatorState, ...], checksums: Mapping[str, FileChecksum]
-    ) -> CheckpointMetadata:
-        base = None if self._base is None else self._base.metadata
-        known = None if base is None else provenance_of(base)
-        provenance = Provenance({} if known is None else known.facts, checksums)
-        kind = SavepointType.savepoint(SavepointFormatType.CANONICAL)
-        return CheckpointMetadata(
-            checkpoint_id=self._checkpoint,
-            operators=operators,
-            master_states=(
-                *(() if base is None else hook_states(base)),
-                to_master_state(provenance),
-            ),
-            properties=CheckpointProperties.for_savepoint(kind, forced=False),
-        )
 
     def _written(self, target: _Operator, new: NewSnapshot) -> OperatorState:
         state = target.state

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidegate.errors import ConfigError, FormatError, SerializerIncompatible
 from tidegate.state.columns.column_pages import FrozenArray
 from tidegate.state.columns.key_rows import KeyRows, with_room
-from tidegate.typeinfo.arrow_evolution import arrow_faults
+from tidegate.typeinfo.arrow import arrow_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,7 @@ from tidegate.errors import ConfigError, UserError
 from tidegate.state.format.misfits import each_encoded_as_declared
 from tidegate.state.user.keys import paired
 from tidegate.typeinfo.convert import Converter
-from tidegate.typeinfo.key_classes import (
+from tidegate.typeinfo.plain_keys import (
     has_numbers,
     in_one_form,
     with_numbers,

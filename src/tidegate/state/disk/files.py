@@ -18,7 +18,7 @@ from flinkformat.snapshots import SharingFilesStrategy
 from tidegate.errors import FormatError, StorageFailed
 from tidegate.model.ids import CheckpointId
 from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

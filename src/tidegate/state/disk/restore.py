@@ -32,7 +32,7 @@ from tidegate.state.format.headers import (
 )
 from tidegate.state.format.streams import bases, in_streams, log_streams
 from tidegate.state.user.kinds import Kind
-from tidegate.typeinfo.key_classes import are_alike
+from tidegate.typeinfo.plain_keys import are_alike
 from tidegate.typeinfo.serializers import (
     SerializerSnapshot,
     serializer_of,

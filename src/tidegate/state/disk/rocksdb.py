@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.state.log.log_parts import Base
     from tidegate.state.protocols import BesideRows, Pending, StateReads, WrittenColumns
     from tidegate.state.scope import StateScope
-    from tidegate.storage.places import Place, SharedPlace
+    from tidegate.storage.places import Place
     from tidegate.typeinfo.types import TypeInformation
 
 
@@ -133,7 +133,7 @@ class RocksDBBackend:
         upload = partial(self._upload_base, snapshot.link, partial(snapshot.header, number))
         return PendingFolder(snapshot, None, upload)
 
-    def base(self, base: Base, place: SharedPlace) -> PendingFolder | None:
+    def base(self, base: Base, place: Place) -> PendingFolder | None:
         del place
         states = self._states
         if states is None or not states.held:

@@ -15,7 +15,7 @@ from tidegate.api.rows.batches import shown
 from tidegate.api.rows.conversion import field_name, misfit_text
 from tidegate.errors import UserError
 from tidegate.typeinfo.convert import Converter, Misfit
-from tidegate.typeinfo.key_classes import in_one_form, with_numbers
+from tidegate.typeinfo.plain_keys import in_one_form, with_numbers
 from tidegate.typeinfo.serializers import (
     PickleSerializer,
     TypedSerializer,

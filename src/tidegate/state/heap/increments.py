@@ -27,7 +27,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.state.format.headers import SectionsHeader, header_bytes
 from tidegate.state.heap.keyed import WholeStream
 from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -22,7 +22,7 @@ from tidegate.state.heap.hashmap import HashMapTable, Missing, Present
 from tidegate.state.user import kinds, ttl
 from tidegate.state.user.asked import StatesByName
 from tidegate.state.user.keys import Keys, paired
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 from tidegate.typeinfo.serializers import SerializerSnapshot
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidegate.state.format.headers import StateHeader
     from tidegate.state.log.log_parts import Part
     from tidegate.state.scope import StateScope
-    from tidegate.storage.places import SharedPlace
+    from tidegate.storage.places import Place
 
 COLUMNS_ID: Final = "columns-"
 """Prefix of the names of columnar state, which each checkpoint writes again, beside its base."""
@@ -59,7 +59,7 @@ class ChangeLog:
         self,
         scope: StateScope,
         settings: ChangelogSettings,
-        place: Callable[[SharingFilesStrategy], SharedPlace],
+        place: Callable[[SharingFilesStrategy], Place],
         start: Callable[[Callable[[], None]], None],
     ) -> None:
         self.settings = settings
@@ -136,7 +136,7 @@ class ChangeLog:
 
     # --- checkpoints ---
 
-    def cut(self, *, full: bool) -> tuple[Base, list[Batch], SharedPlace | None]:
+    def cut(self, *, full: bool) -> tuple[Base, list[Batch], Place | None]:
         """A checkpoint begins: with the newest base, or a new one where that is not durable.
 
         full: no older file may be named. Gives the base, the parts of the log that count with it
@@ -156,7 +156,7 @@ class ChangeLog:
 
     # --- bases in the background ---
 
-    def begin_base(self) -> tuple[Base, SharedPlace] | None:
+    def begin_base(self) -> tuple[Base, Place] | None:
         """A base of what is there from now on; None where no part of the log would be needless."""
         if self._base.handles is None:
             return None  # a checkpoint writes one

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         WrittenColumns,
     )
     from tidegate.state.scope import StateScope
-    from tidegate.storage.places import SharedPlace
+    from tidegate.storage.places import Place
 
 _LOOKS: Final = 4
 """How many times it is looked at how much there is, until there is enough for an upload."""
@@ -60,7 +60,7 @@ class LoggedRows(Protocol):
         """All rows as they are now, for a base that a checkpoint writes. number: of the base."""
         ...
 
-    def base(self, base: Base, place: SharedPlace) -> Pending[KeyedStateHandle] | None:
+    def base(self, base: Base, place: Place) -> Pending[KeyedStateHandle] | None:
         """All rows, each as it is when it is written; None where there is no state.
 
         The log counts with the base from its position on, which may be set back here.

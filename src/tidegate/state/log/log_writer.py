@@ -13,7 +13,7 @@ from flinkformat.handles import (
 )
 from flinkformat.snapshots import SharingFilesStrategy
 from tidegate.state.log.log_files import LogFiles
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidegate.model.settings import ChangelogSettings
     from tidegate.state.log.log_parts import Base, Batch, Part
     from tidegate.state.scope import StateScope
-    from tidegate.storage.places import Place, SharedPlace
+    from tidegate.storage.places import Place
 
 STORAGE: Final = "filesystem"
 """How Flink names a log that is in files."""
@@ -41,7 +41,7 @@ class LogWriter:
         self,
         scope: StateScope,
         settings: ChangelogSettings,
-        place: Callable[[SharingFilesStrategy], SharedPlace],
+        place: Callable[[SharingFilesStrategy], Place],
     ) -> None:
         self._scope = scope
         self._in_memory = settings.in_memory
@@ -64,7 +64,7 @@ class LogWriter:
                 self._write(batch)
         return sum(batch.size for batch in fresh)
 
-    def durable(self, base: Base, handle: KeyedStateHandle | None, place: SharedPlace) -> None:
+    def durable(self, base: Base, handle: KeyedStateHandle | None, place: Place) -> None:
         """A base was written to a place; None where there was nothing."""
         self.files.wrote(place.checksums)
         base.handles = () if handle is None else (handle,)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidegate.state.heap.keyed import KeyedSnapshot, KeyedStates, Registered
     from tidegate.state.heap.pieces import Missing, Present
     from tidegate.state.log.log_parts import Append, Base
-    from tidegate.storage.places import Place, SharedPlace
+    from tidegate.storage.places import Place
 
 
 class LoggedHeap:
@@ -60,7 +60,7 @@ class LoggedHeap:
         del number
         return self._states.snapshot(WholeStream.of(self._states.scope, checkpoint), None)
 
-    def base(self, base: Base, place: SharedPlace) -> KeyedSnapshot:
+    def base(self, base: Base, place: Place) -> KeyedSnapshot:
         groups, number = self._states.scope.key_groups, CheckpointId(base.number)
         return self._states.base(WholeStream(groups, number, place.new_name(), None))
 

@@ -9,7 +9,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.state.format.blocks import KeyedStreamWriter
 from tidegate.state.log.changelog import COLUMNS_ID
 from tidegate.state.pending import Slices
-from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.state.log.log_parts import Base, Batch
     from tidegate.state.protocols import BesideRows, KeyedBackend, Pending
     from tidegate.state.scope import StateScope
-    from tidegate.storage.places import Place, SharedPlace
+    from tidegate.storage.places import Place
 
 
 class LoggedSnapshot:
@@ -135,7 +135,7 @@ class PendingBase:
         scope: StateScope,
         log: ChangeLog,
         base: Base,
-        place: SharedPlace,
+        place: Place,
         rows: Pending[KeyedStateHandle],
         inner: KeyedBackend,
     ) -> None:

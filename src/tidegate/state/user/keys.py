@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import SerializerIncompatible
 from tidegate.typeinfo.evolution import reader_for
-from tidegate.typeinfo.key_classes import lacks_class, may_be_alike, with_key_classes
 from tidegate.typeinfo.key_hash import key_type_of
+from tidegate.typeinfo.plain_keys import lacks_class, may_be_alike, with_key_classes
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, BasicTypeInfo, NumberTypeInfo, TupleTypeInfo
 

@@ -6,7 +6,7 @@ Layout: docs/formats/metadata.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.errors import FormatError
@@ -162,18 +162,16 @@ class OperatorReader:
             self._pass_over_legacy_state()
         managed_operator, raw_operator = self._operator_handle(), self._operator_handle()
         managed_keyed, raw_keyed = self._keyed.handle(), self._keyed.handle()
-        if self._layout.legacy:
-            return SubtaskState(
-                managed_operator=managed_operator,
-                raw_operator=raw_operator,
-                managed_keyed=managed_keyed,
-                raw_keyed=raw_keyed,
-            )
-        return SubtaskState(
+        state = SubtaskState(
             managed_operator=managed_operator,
             raw_operator=raw_operator,
             managed_keyed=managed_keyed,
             raw_keyed=raw_keyed,
+        )
+        if self._layout.legacy:
+            return state
+        return replace(
+            state,
             input_channel=reader.many(
                 "input channel states", lambda: read_input(reader, new_id, typed=typed)
             ),

@@ -62,7 +62,7 @@ class KafkaEnumerator:
             self._look()
 
     def split_requested(self, subtask: int) -> None:
-        """Does nothing: readers receive partitions without asking."""
+        return  # readers are given partitions without asking
 
     def add_back(self, subtask: int, splits: Sequence[KafkaSplit]) -> None:
         self._ready.discard(subtask)

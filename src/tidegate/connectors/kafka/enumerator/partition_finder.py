@@ -14,7 +14,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
-from tidegate.connectors.kafka.cluster import ANSWER_S, admin, fault, topics_of
+from tidegate.connectors.kafka.cluster import ANSWER_S, admin, fault, refuse_missing, topics_of
 from tidegate.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -99,12 +99,7 @@ class PartitionFinder:
     def _there(self) -> set[KafkaTopicPartition]:
         subscription, servers = self._subscription, self._servers
         topics = topics_of(self._admin, servers, "KafkaSource")
-        if missing := sorted(subscription.named - topics.keys()):
-            raise ConfigError(
-                f"There is no topic {', '.join(map(repr, missing))}",
-                where=self._where,
-                remedy="Create it, or check its name and that this user may describe it.",
-            )
+        refuse_missing(subscription.named, topics, self._where)
         return subscription.chosen(
             KafkaTopicPartition(name, partition)
             for name, topic in topics.items()
@@ -188,5 +183,4 @@ class PartitionFinder:
 
 
 def place_of(partition: TopicPartition) -> KafkaTopicPartition:
-    """A partition in the client's terms."""
     return KafkaTopicPartition(partition.topic, partition.partition)

@@ -1,4 +1,4 @@
-"""An enumerator over splits that are all known at the start."""
+"""Sharing one source among readers: splits from a list, and a number of rows a second."""
 
 from __future__ import annotations
 
@@ -6,12 +6,46 @@ import math
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from tidegate.api import ship
+from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.api.source import EnumeratorContext
     from tidegate.model.ids import CheckpointId
+
+
+_BURST_S = 0.1
+_PIECES_PER_S = 100
+
+
+class RowRate:
+    """Rows earned by time. rows_per_second: above 0.
+
+    Rows not used within a tenth of a second are lost: a source that was held back does not catch up
+    in a burst.
+    """
+
+    def __init__(self, rows_per_second: float, now_ms: int) -> None:
+        self._per_ms = rows_per_second / 1000
+        self._earned = 0.0
+        self._earned_max = max(1.0, rows_per_second * _BURST_S)
+        self._piece = max(1.0, rows_per_second / _PIECES_PER_S)
+        self._now_ms = now_ms
+
+    def allowed(self, now_ms: int) -> int:
+        self._earned += (now_ms - self._now_ms) * self._per_ms
+        self._earned = min(self._earned, self._earned_max)
+        self._now_ms = now_ms
+        return int(self._earned)
+
+    def used(self, rows: int) -> None:
+        self._earned -= rows
+
+    def next_ms(self) -> int:
+        missing = max(0.0, self._piece - self._earned)
+        return self._now_ms + max(1, math.ceil(missing / self._per_ms))
+
 
 Split = TypeVar("Split")
 
@@ -60,3 +94,13 @@ def _restored(splits: Sequence[Split], data: bytes) -> list[Split]:
     for split in left if splits else ():
         ship.of_kind(type(splits[0]), split, name=name)
     return left
+
+
+def check_rate(rate: float | None, where: str) -> None:
+    is_number = isinstance(cast("object", rate), int | float)
+    if rate is not None and not (is_number and rate > 0):
+        raise ConfigError(
+            f"The rate is {rate!r} rows a second",
+            where=where,
+            remedy="Give a number above 0, or None for no limit.",
+        )

@@ -1,14 +1,15 @@
-"""Shares of the newest completed checkpoint for a deployment."""
+"""A deployment: what it waits for, and each subtask's share of the newest completed checkpoint."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.checkpoint.restore.assignment import assign, coordinator_states
 from tidegate.checkpoint.restore.fitting import fit
 from tidegate.jobmaster.commands import RestoreHooks, StartCoordinators
+from tidegate.jobmaster.slots import SlotWait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,25 +22,44 @@ if TYPE_CHECKING:
     from tidegate.model.topology import Topology
 
 
+@dataclass(slots=True)
+class Redeployment:
+    """Subtasks that are to be deployed, and what stands in the way.
+
+    subtasks: whole regions, in the order of the topology. due_ms: not before then; None for the
+    first deployment. waited: it is due. slots: the wait for them. hooks_asked, hooks_ready: how
+    far the master hooks are.
+    """
+
+    subtasks: tuple[SubtaskId, ...]
+    due_ms: int | None = None
+    waited: bool = False
+    slots: SlotWait = field(default_factory=SlotWait)
+    hooks_asked: bool = False
+    hooks_ready: bool = False
+
+
 def shares(
     newest: CompletedCheckpoint | None, topology: Topology, settings: RestoreSettings
 ) -> dict[SubtaskId, SubtaskRestore]:
     """Share of each subtask. Raises RestoreRefused as `assign` does."""
     if newest is None:
         return {}
+    # Only what was in flight in the snapshot that the user names is dropped, not what later
+    # checkpoints of this job have kept.
     drop = newest.checkpoint == settings.without_in_flight_of
     return assign(_taken_from(newest, topology, settings), topology, drop_in_flight=drop)
 
 
 def fitted(newest: CompletedCheckpoint, topology: Topology, settings: RestoreSettings) -> Topology:
     """The topology with which the job can go on from there. Raises RestoreRefused otherwise."""
+    # Unclaimed state was judged when the job started: a rescale neither adds nor removes operators.
     made = fit(newest.metadata, topology, allow_unclaimed_state=True)
     shares(newest, made, settings)
     return made
 
 
 def restore_hooks(newest: CompletedCheckpoint | None, *, allow_unmatched: bool) -> RestoreHooks:
-    """The states of the master hooks."""
     if newest is None:
         return RestoreHooks(None, (), allow_unmatched)
     return RestoreHooks(newest.checkpoint, hook_states(newest.metadata), allow_unmatched)

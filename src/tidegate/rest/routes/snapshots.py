@@ -1,19 +1,25 @@
-"""Savepoints: asked for, ended with, disposed of. Source: REST §5."""
+"""Checkpoints and savepoints: history, requests for one, disposal. Source: REST §4, §5."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.driver.client.requests import begin
-from tidegate.rest.answers import Accepted, BadRequest
-from tidegate.rest.bodies import (
+from tidegate.model.ids import CheckpointId
+from tidegate.rest.guard import check_target
+from tidegate.rest.messages import (
+    Accepted,
+    BadRequest,
+    CheckpointTriggerRequestBody,
+    NotFound,
+    RestError,
     SavepointDisposalRequest,
     SavepointTriggerRequestBody,
     StopWithSavepointRequestBody,
     read_body,
 )
-from tidegate.rest.guard import check_target
-from tidegate.rest.served import Route, path_id
+from tidegate.rest.served import Route, path_id, path_number
+from tidegate.rest.shapes import checkpoint_shapes as shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,14 +27,21 @@ if TYPE_CHECKING:
 
     from aiohttp.web import Request
 
+    from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
     from tidegate.jobmaster.view import JobView
     from tidegate.rest.served import ServedJob
 
-_KIND: Final = "savepoint"
+_CHECKPOINT: Final = "checkpoint"
+_SAVEPOINT: Final = "savepoint"
 _DISPOSAL: Final = "savepoint disposal"
 
 
 def routes(served: ServedJob, dispose: Callable[[str], Future[Any]]) -> list[Route]:
+    """Routes of snapshots; paths that end in a word stand before those that end in an id."""
+    return [*_checkpoints(served), *_savepoints(served, dispose)]
+
+
+def _savepoints(served: ServedJob, dispose: Callable[[str], Future[Any]]) -> list[Route]:
     async def trigger(request: Request) -> object:
         job = await served.job(request)
         body = await read_body(request, SavepointTriggerRequestBody)
@@ -48,7 +61,7 @@ def routes(served: ServedJob, dispose: Callable[[str], Future[Any]]) -> list[Rou
         asked |= {"directory": body.directory, "format": body.format}
         return Accepted(
             served.begin(
-                _KIND,
+                _SAVEPOINT,
                 body.trigger_id,
                 lambda id: begin(served.client, {**asked, "trigger_id": id}),
             )
@@ -56,7 +69,9 @@ def routes(served: ServedJob, dispose: Callable[[str], Future[Any]]) -> list[Rou
 
     async def status(request: Request) -> object:
         job, id = served.job_id(request), path_id(request, "triggerid")
-        return served.outcome(_KIND, id, lambda path: {"location": path}, whose=f" for job {job}")
+        return served.outcome(
+            _SAVEPOINT, id, lambda path: {"location": path}, whose=f" for job {job}"
+        )
 
     async def begin_disposal(request: Request) -> object:
         body = await read_body(request, SavepointDisposalRequest)
@@ -92,3 +107,53 @@ def _check_place(job: JobView, given: str | None) -> None:
     folder, rest = job.settings.checkpoints.savepoint_directory, job.settings.rest
     others = () if rest is None else rest.savepoint_directories
     check_target(given, others if folder is None else (folder, *others))
+
+
+def _checkpoints(served: ServedJob) -> list[Route]:
+    async def found(request: Request) -> CheckpointStatistics:
+        wanted = path_number(request, "checkpointid")
+        one = (await served.job(request)).checkpoints.find(CheckpointId(wanted))
+        if one is None:
+            raise NotFound(f"Could not find checkpointing statistics for checkpoint {wanted}.")
+        return one
+
+    async def details(request: Request) -> object:
+        return shapes.checkpoint(await found(request), tasks=True)
+
+    async def subtasks(request: Request) -> object:
+        one = await found(request)
+        _, vertex = await served.vertex(request)
+        share = one.vertex(vertex.id)
+        if share is None:
+            raise NotFound(f"There is no checkpoint statistics for task {vertex.id.hex()}.")
+        return shapes.subtasks(one, share)
+
+    async def trigger(request: Request) -> object:
+        served.job_id(request)
+        body = await read_body(request, CheckpointTriggerRequestBody)
+        if body.type == "INCREMENTAL":
+            raise RestError("Flink does not support triggering incremental checkpoint explicitly.")
+        asked = {"do": "checkpoint", "full": body.type == "FULL"}
+        return Accepted(
+            served.begin(_CHECKPOINT, body.trigger_id, lambda _: begin(served.client, asked))
+        )
+
+    async def status(request: Request) -> object:
+        job, id = served.job_id(request), path_id(request, "triggerid")
+        return served.outcome(
+            _CHECKPOINT,
+            id,
+            lambda done: {"checkpointId": done.checkpoint},
+            whose=f" for job {job}",
+            failure="failureCause",
+        )
+
+    base = "/jobs/{jobid}/checkpoints"
+    return [
+        served.shows("/checkpoints", lambda job: shapes.overview(job.checkpoints)),
+        Route("POST", base, trigger),
+        served.shows("/checkpoints/config", lambda job: shapes.config(job.settings)),
+        Route("GET", f"{base}/details/{{checkpointid}}", details),
+        Route("GET", f"{base}/details/{{checkpointid}}/subtasks/{{vertexid}}", subtasks),
+        Route("GET", f"{base}/{{triggerid}}", status),
+    ]

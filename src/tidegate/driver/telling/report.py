@@ -1,16 +1,102 @@
-"""Describes which checkpoints a job left, for the reader of its end."""
+"""Reports at the ends of a job: on the run before it, on what it did, and on what it leaves."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tidegate.api.job import JobSummary
+from tidegate.config.log import process_log
+from tidegate.errors import StorageFailed
 from tidegate.model.control import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import structlog
+
     from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
-    from tidegate.model.settings import CheckpointSettings
+    from tidegate.ha.chain import JobRecord
+    from tidegate.ha.filesystem import RunBlocking
+    from tidegate.jobmaster.view import JobView
+    from tidegate.model.ids import JobId
+    from tidegate.model.settings import CheckpointSettings, JobSettings
+    from tidegate.storage.checkpoints import CheckpointStorage
+
+
+async def tell_of_former(
+    former: JobRecord,
+    storage: CheckpointStorage,
+    run_blocking: RunBlocking,
+    log: structlog.typing.FilteringBoundLogger,
+) -> None:
+    """Warns of a run that could have been resumed, and of checkpoints that nobody uses.
+
+    storage: of the former run.
+    """
+    try:
+        kept, size = await run_blocking(storage.kept)
+    except StorageFailed as error:
+        log.warning("checkpoints of the earlier run could not be listed", error=str(error))
+        kept, size = [], 0
+    facts: dict[str, object] = {}
+    if kept:
+        facts = {
+            "kept_checkpoints": kept,
+            "size_bytes": size,
+            "removed_by": f"tidegate prune {storage.root}",
+        }
+    if former.completed and not former.status.is_terminal:
+        log.warning(
+            "the job starts from nothing, though its earlier run had not ended; "
+            "'--from latest' would have resumed that run",
+            newest_checkpoint=former.completed[-1].location,
+            **facts,
+        )
+    elif kept:
+        log.warning("the job starts from nothing; its earlier run kept checkpoints", **facts)
+
+
+def summary_of(view: JobView, runtime_ms: int) -> JobSummary:
+    """Summary from the last view of a job. runtime_ms: from its submission."""
+    checkpoints = view.checkpoints
+    return JobSummary(
+        view.name,
+        view.status,
+        runtime_ms,
+        view.counts,
+        checkpoints.counts.completed,
+        checkpoints.counts.failed,
+        view.restarts,
+    )
+
+
+def tell_end(job: JobId, summary: JobSummary, settings: JobSettings) -> None:
+    """Say what a job did wherever its settings want it. Raises nothing: its result is still due."""
+    if settings.summary:
+        with contextlib.suppress(OSError, ValueError):  # whoever reads it may have gone
+            sys.stderr.write(f"{summary}\n")
+            sys.stderr.flush()
+    if settings.summary_file is not None:
+        try:
+            with Path(settings.summary_file).open("a", encoding="utf-8") as file:
+                file.write(f"{_as_json(job, summary)}\n")
+        except OSError as error:
+            process_log().warning(
+                "the summary of the job could not be written; set tidegate.job.summary-file to a "
+                "file that can be",
+                job=job,
+                error=str(error),
+            )
+
+
+def _as_json(job: JobId, summary: JobSummary) -> str:
+    return json.dumps({"id": job, **asdict(summary), "status": summary.status.value})
+
 
 RETENTION: Final = "execution.checkpointing.externalized-checkpoint-retention"
 

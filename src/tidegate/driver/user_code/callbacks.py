@@ -1,27 +1,41 @@
-"""Calls the job's master hooks on the driver's pool, all of them beside each other."""
+"""The user's callbacks in the driver: master hooks, failure enrichers, status listeners.
+
+Each is called on the driver's pool and has a time in which to return, for the loop must not wait
+for the user's code. A hook that fails fails its checkpoint or start; the others are only told of.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from flinkformat.snapshots import MasterState
+from tidegate.api.job import FailureContext, FailureKind, JobExecutionStatusEvent
 from tidegate.errors import RestoreRefused, TidegateError, UserCodeFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     import structlog
 
-    from tidegate.api.job import MasterTriggerRestoreHook
-    from tidegate.model.ids import CheckpointId
+    from tidegate.api.job import FailureEnricher, JobStatusChangedListener, MasterTriggerRestoreHook
+    from tidegate.ha.filesystem import RunBlocking
+    from tidegate.jobmaster.commands import StatusChanged
+    from tidegate.model.ids import CheckpointId, JobId, SlotId
 
 RESTORE_TIMEOUT_S: Final = 60.0
 """How long a deployment waits for the hooks; a checkpoint waits no longer than its own limit."""
 
 CLOSE_TIMEOUT_S: Final = 10.0
 """How long a job that is over waits for each of its hooks."""
+
+LABEL_TIMEOUT_S: Final = 10.0
+"""How long labels of one failure are waited for."""
+
+CALL_TIMEOUT_S: Final = 10.0
+"""How long one call of a listener is waited for; then it is told nothing more."""
 
 
 class MasterHooks:
@@ -30,7 +44,7 @@ class MasterHooks:
     def __init__(
         self,
         hooks: Sequence[MasterTriggerRestoreHook[Any]],
-        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
+        run_blocking: RunBlocking,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._hooks = {hook.get_identifier(): hook for hook in hooks}
@@ -158,3 +172,103 @@ class MasterHooks:
                 f"master hook '{name}' raised {type(error).__name__}: {error}",
                 where=f"master hook '{name}'",
             ) from error
+
+
+class FailureEnrichers:
+    """The enrichers of one job. job: its id and name. One that fails only loses its labels."""
+
+    def __init__(
+        self,
+        enrichers: Sequence[FailureEnricher],
+        job: tuple[JobId, str],
+        run_blocking: RunBlocking,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._enrichers = enrichers
+        self._job = job
+        self._run_blocking = run_blocking
+        self._log = log
+
+    def __len__(self) -> int:
+        return len(self._enrichers)
+
+    async def labels(self, error: TidegateError, task: str, slot: SlotId | None) -> dict[str, str]:
+        kind = FailureKind.TASK if task else FailureKind.SLOT if slot else FailureKind.GLOBAL
+        context = FailureContext(kind, *self._job, task, slot)
+        given = await asyncio.gather(*(self._ask(e, error, context) for e in self._enrichers))
+        return {key: value for labels in given for key, value in labels.items()}
+
+    async def _ask(
+        self, enricher: FailureEnricher, error: TidegateError, context: FailureContext
+    ) -> Mapping[str, str]:
+        def ask() -> Mapping[str, str]:
+            keys, labels = enricher.get_output_keys(), enricher.process_failure(error, context)
+            if odd := {key: value for key, value in labels.items() if key not in keys}:
+                raise ValueError(f"labels {odd} have keys that get_output_keys does not name")
+            return {key: str(value) for key, value in labels.items()}
+
+        try:
+            async with asyncio.timeout(LABEL_TIMEOUT_S):
+                return await self._run_blocking(ask)
+        except TimeoutError:
+            problem = f"no labels within {LABEL_TIMEOUT_S:g} s"
+        except Exception as raised:
+            problem = f"{type(raised).__name__}: {raised}"
+        name = type(enricher).__qualname__
+        self._log.warning("a failure enricher failed", enricher=name, error=problem)
+        return {}
+
+
+class StatusListeners:
+    """The listeners of one job. job: its id and name. spawn: runs something beside the inbox."""
+
+    def __init__(
+        self,
+        listeners: Sequence[JobStatusChangedListener],
+        job: tuple[JobId, str],
+        run_blocking: RunBlocking,
+        spawn: Callable[[Coroutine[object, object, None]], None],
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._listeners = listeners
+        self._job = job
+        self._run_blocking = run_blocking
+        self._spawn = spawn
+        self._log = log
+        self._untold: dict[int, deque[JobExecutionStatusEvent]]
+        self._untold = {number: deque() for number in range(len(listeners))}
+
+    def tell(self, change: StatusChanged) -> None:
+        event = JobExecutionStatusEvent(
+            *self._job, change.former, change.status, change.wall_ms, change.error
+        )
+        for number, untold in self._untold.items():
+            untold.append(event)
+            # An event leaves when it was told, so that one before it is being told now.
+            if len(untold) == 1:
+                self._spawn(self._drain(number))
+
+    async def _drain(self, number: int) -> None:
+        untold = self._untold[number]
+        while untold and await self._call(self._listeners[number], untold[0]):
+            untold.popleft()
+        if untold:
+            del self._untold[number]
+
+    async def _call(
+        self, listener: JobStatusChangedListener, event: JobExecutionStatusEvent
+    ) -> bool:
+        """Tells it one event; False if it does not return, and is to be told nothing more."""
+        log = self._log.bind(listener=type(listener).__qualname__, status=event.new_status.value)
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                await self._run_blocking(lambda: listener.on_event(event))
+        except TimeoutError:
+            log.warning(
+                "a job status listener does not return, and is told nothing more",
+                limit_s=CALL_TIMEOUT_S,
+            )
+            return False
+        except Exception as error:
+            log.warning("a job status listener failed", error=f"{type(error).__name__}: {error}")
+        return True

@@ -1,1 +1,0 @@
-"""How a failure is answered: what it means, what restarts, and when."""
