@@ -60,17 +60,17 @@ from tidegate.api.functions.window_functions import (
 )
 from tidegate.api.functions.window_functions import ProcessWindowFunction as ProcessWindowFunction
 from tidegate.api.functions.window_functions import WindowFunction as WindowFunction
-from tidegate.api.job.client import CheckpointDone as CheckpointDone
-from tidegate.api.job.client import JobClient as JobClient
-from tidegate.api.job.client import JobExecutionResult as JobExecutionResult
-from tidegate.api.job.client import JobSummary as JobSummary
-from tidegate.api.job.failures import FailureContext as FailureContext
-from tidegate.api.job.failures import FailureEnricher as FailureEnricher
-from tidegate.api.job.failures import FailureKind as FailureKind
-from tidegate.api.job.hooks import MasterStateSerializer as MasterStateSerializer
-from tidegate.api.job.hooks import MasterTriggerRestoreHook as MasterTriggerRestoreHook
-from tidegate.api.job.listeners import JobExecutionStatusEvent as JobExecutionStatusEvent
-from tidegate.api.job.listeners import JobStatusChangedListener as JobStatusChangedListener
+from tidegate.api.job import CheckpointDone as CheckpointDone
+from tidegate.api.job import FailureContext as FailureContext
+from tidegate.api.job import FailureEnricher as FailureEnricher
+from tidegate.api.job import FailureKind as FailureKind
+from tidegate.api.job import JobClient as JobClient
+from tidegate.api.job import JobExecutionResult as JobExecutionResult
+from tidegate.api.job import JobExecutionStatusEvent as JobExecutionStatusEvent
+from tidegate.api.job import JobStatusChangedListener as JobStatusChangedListener
+from tidegate.api.job import JobSummary as JobSummary
+from tidegate.api.job import MasterStateSerializer as MasterStateSerializer
+from tidegate.api.job import MasterTriggerRestoreHook as MasterTriggerRestoreHook
 from tidegate.api.output_tag import OutputTag as OutputTag
 from tidegate.api.sink import CommittableMessage as CommittableMessage
 from tidegate.api.sink import Committer as Committer
@@ -102,7 +102,7 @@ from tidegate.api.state import State as State
 from tidegate.api.state import StateDescriptor as StateDescriptor
 from tidegate.api.state import ValueState as ValueState
 from tidegate.api.state import ValueStateDescriptor as ValueStateDescriptor
-from tidegate.api.state.ttl import StateTtlConfig as StateTtlConfig
+from tidegate.api.state.descriptors import StateTtlConfig as StateTtlConfig
 from tidegate.api.watermarks import TimestampAssigner as TimestampAssigner
 from tidegate.api.watermarks import WatermarkGenerator as WatermarkGenerator
 from tidegate.api.watermarks import WatermarkOutput as WatermarkOutput

@@ -87,7 +87,7 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
             "OperatorListState OperatorStateDescriptor ReadOnlyBroadcastState RedistributionMode "
             "ReducingState State StateDescriptor ValueState ValueStateDescriptor"
         ),
-        "tidegate.api.state.ttl": "StateTtlConfig",
+        "tidegate.api.state.descriptors": "StateTtlConfig",
     },
     "times": {
         "tidegate.api.functions": "TimeDomain",
@@ -123,10 +123,9 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
     },
     "jobs": {
         "concurrent.futures": "CompletableFuture=Future",
-        "tidegate.api.job.client": "CheckpointDone JobClient JobExecutionResult JobSummary",
-        "tidegate.api.job.failures": "FailureContext FailureEnricher FailureKind",
-        "tidegate.api.job.hooks": "MasterStateSerializer MasterTriggerRestoreHook",
-        "tidegate.api.job.listeners": "JobExecutionStatusEvent JobStatusChangedListener",
+        "tidegate.api.job": "CheckpointDone JobClient JobExecutionResult JobSummary"
+        " FailureContext FailureEnricher FailureKind MasterStateSerializer MasterTriggerRestoreHook"
+        " JobExecutionStatusEvent JobStatusChangedListener",
         "tidegate.jobmaster.view": "JobView",
         "tidegate.model.control": "JobStatus",
         "tidegate.model.ids": "JobID=JobId",

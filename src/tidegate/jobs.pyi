@@ -1,16 +1,16 @@
 from concurrent.futures import Future
 
-from tidegate.api.job.client import CheckpointDone as CheckpointDone
-from tidegate.api.job.client import JobClient as JobClient
-from tidegate.api.job.client import JobExecutionResult as JobExecutionResult
-from tidegate.api.job.client import JobSummary as JobSummary
-from tidegate.api.job.failures import FailureContext as FailureContext
-from tidegate.api.job.failures import FailureEnricher as FailureEnricher
-from tidegate.api.job.failures import FailureKind as FailureKind
-from tidegate.api.job.hooks import MasterStateSerializer as MasterStateSerializer
-from tidegate.api.job.hooks import MasterTriggerRestoreHook as MasterTriggerRestoreHook
-from tidegate.api.job.listeners import JobExecutionStatusEvent as JobExecutionStatusEvent
-from tidegate.api.job.listeners import JobStatusChangedListener as JobStatusChangedListener
+from tidegate.api.job import CheckpointDone as CheckpointDone
+from tidegate.api.job import FailureContext as FailureContext
+from tidegate.api.job import FailureEnricher as FailureEnricher
+from tidegate.api.job import FailureKind as FailureKind
+from tidegate.api.job import JobClient as JobClient
+from tidegate.api.job import JobExecutionResult as JobExecutionResult
+from tidegate.api.job import JobExecutionStatusEvent as JobExecutionStatusEvent
+from tidegate.api.job import JobStatusChangedListener as JobStatusChangedListener
+from tidegate.api.job import JobSummary as JobSummary
+from tidegate.api.job import MasterStateSerializer as MasterStateSerializer
+from tidegate.api.job import MasterTriggerRestoreHook as MasterTriggerRestoreHook
 from tidegate.jobmaster.view import JobView as JobView
 from tidegate.model.control import JobStatus as JobStatus
 from tidegate.model.ids import JobId

@@ -3,7 +3,7 @@ from io import BytesIO
 import pytest
 
 from tidegate import CountWindow, GlobalWindow, TimeWindow
-from tidegate.api.windows.window_serializers import (
+from tidegate.api.windows.window import (
     CountWindowSerializer,
     GlobalWindowSerializer,
     TimeWindowSerializer,

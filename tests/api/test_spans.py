@@ -53,7 +53,7 @@ def calls(span: Any) -> CallSettings:
 def buffered(span: Any) -> int | None:
     made = numbers(environment()).map(abs).set_buffer_timeout(span).transformation
     assert isinstance(made, OperatorTransformation)
-    return made.buffer_timeout_ms
+    return made.notes.buffer_timeout_ms
 
 
 def restarts(span: Any) -> int:

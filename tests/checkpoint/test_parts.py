@@ -10,7 +10,7 @@ from tests.house.source import ROOT
 
 PARTS = {
     "channel": "tidegate.checkpoint.channel_state.file_format",
-    "hooks": "tidegate.api.job.hooks",
+    "hooks": "tidegate.api.job",
     "metadata": "flinkformat.metadata",
 }
 PAGE = ROOT / "docs" / "concepts" / "checkpoints.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from tidegate.api.job.client import JobExecutionResult
+from tidegate.api.job import JobExecutionResult
 from tidegate.config.configuration import Configuration
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.errors import JobSuspended

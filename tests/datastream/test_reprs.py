@@ -26,7 +26,7 @@ from tidegate import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from tidegate.api.job.client import JobSummary
+from tidegate.api.job import JobSummary
 from tidegate.api.watermarks import WatermarkGenerator, WatermarkOutput
 from tidegate.model.control import JobStatus, RowCounts
 from tidegate.model.ids import JobId

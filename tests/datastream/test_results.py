@@ -16,7 +16,7 @@ from tidegate.errors import JobFailed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegate.api.job.client import JobExecutionResult
+    from tidegate.api.job import JobExecutionResult
 
 
 def test_the_records_come_in_their_order_and_end() -> None:

@@ -36,7 +36,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
-    from tidegate.api.job.client import CheckpointDone
+    from tidegate.api.job import CheckpointDone
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore
 

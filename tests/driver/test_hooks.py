@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from flinkformat.snapshots import MasterState
-from tidegate.api.job.hooks import MasterTriggerRestoreHook
+from tidegate.api.job import MasterTriggerRestoreHook
 from tidegate.driver.user_code import callbacks
 from tidegate.driver.user_code.callbacks import MasterHooks
 from tidegate.errors import RestoreRefused, UserCodeFailed

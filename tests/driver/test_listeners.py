@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from tidegate import ConfigError, JobExecutionStatusEvent, StreamExecutionEnvironment
-from tidegate.api.job.listeners import JobStatusChangedListener
+from tidegate.api.job import JobStatusChangedListener
 from tidegate.driver.user_code import callbacks
 from tidegate.driver.user_code.callbacks import StatusListeners
 from tidegate.jobmaster.commands import StatusChanged

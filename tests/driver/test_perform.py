@@ -16,9 +16,13 @@ from flinkformat.snapshots import (
     SavepointFormatType,
     SavepointType,
 )
-from tidegate.api.job.client import CheckpointDone
-from tidegate.api.job.failures import FailureContext, FailureEnricher, FailureKind
-from tidegate.api.job.hooks import MasterTriggerRestoreHook
+from tidegate.api.job import (
+    CheckpointDone,
+    FailureContext,
+    FailureEnricher,
+    FailureKind,
+    MasterTriggerRestoreHook,
+)
 from tidegate.checkpoint.coordinator.commands import (
     AddPointer,
     CheckpointEnded,

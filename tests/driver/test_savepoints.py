@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidegate import CheckpointDone, SavepointFormatType
-from tidegate.api.job.client import JobExecutionResult
+from tidegate.api.job import JobExecutionResult
 from tidegate.driver.client.requests import (
     TRIGGER_IDS_MAX,
     Savepoint,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Future
 
-    from tidegate.api.job.client import JobExecutionResult
+    from tidegate.api.job import JobExecutionResult
     from tidegate.errors import (
         TidegateError,
     )

@@ -39,7 +39,9 @@ def program(case: Case) -> Program:
         inputs: list[Transformation] = []
         for index, how in node["inputs"]:
             given = by_index[index]
-            implied = "FORWARD" if given.parallelism == node["parallelism"] else "REBALANCE"
+            implied = (
+                "FORWARD" if given.placement.parallelism == node["parallelism"] else "REBALANCE"
+            )
             inputs.append(given if how == implied else partitioned(given, Partitioner[how]))
         settings = {"parallelism": node["parallelism"], "uid": node["uid"]}
         if not inputs:

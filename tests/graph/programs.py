@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.api.operator import KeyBy, Operator, SourceOperator
 from tidegate.graph.transformations import (
+    ChainingStrategy,
     NodeKind,
     OperatorTransformation,
     PartitionTransformation,
+    Placement,
+    StateOf,
     Transformation,
 )
 from tidegate.model.topology import Partitioner
@@ -57,15 +60,15 @@ class Program:
         inputs: tuple[Transformation, ...],
         settings: dict[str, Any],
     ) -> OperatorTransformation:
-        made = OperatorTransformation(
-            id=len(self.made) + 1,
-            kind=kind,
-            name=name,
-            operator=operator,
-            inputs=inputs,
-            parallelism=settings.pop("parallelism", self.parallelism),
-            **settings,
+        placement = Placement(
+            settings.pop("parallelism", self.parallelism),
+            settings.pop("parallelism_max", None),
+            max_parallelism=settings.pop("max_parallelism", None),
+            chaining=settings.pop("chaining", ChainingStrategy.ALWAYS),
         )
+        kept = settings.pop("stateful", False)
+        number, state = len(self.made) + 1, StateOf(kept=kept, **settings)
+        made = OperatorTransformation(number, kind, name, operator, inputs, placement, state)
         self.made.append(made)
         return made
 

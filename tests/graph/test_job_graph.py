@@ -16,7 +16,7 @@ from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
 from tidegate.errors import GraphError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
-from tidegate.graph.job_graph import JobGraph, build_job_graph
+from tidegate.graph.job_graph import JobGraph, translate
 from tidegate.graph.stream_graph import build_stream_graph
 from tidegate.graph.transformations import (
     ChainingStrategy,
@@ -25,13 +25,12 @@ from tidegate.graph.transformations import (
     UnionTransformation,
 )
 from tidegate.model.ids import VertexId
-from tidegate.model.settings import RestoreSettings
 from tidegate.model.topology import Partitioner
 
 
 def built(program: Program, settings: dict[str, str] | None = None) -> JobGraph:
     configuration = Configuration.from_dict(settings or {})
-    return build_job_graph(program.made, configuration, "job")
+    return translate(build_stream_graph(program.made), configuration, "job")
 
 
 def names(graph: JobGraph) -> list[str]:
@@ -132,7 +131,7 @@ def test_sources_come_first_and_each_vertex_after_those_that_feed_it() -> None:
 
 def test_a_vertex_has_the_id_of_its_head_and_a_uid_decides_it() -> None:
     program = word_count(1)
-    program.made[2].uid = "counts"
+    program.made[2].state.uid = "counts"
     vertex = built(program).topology.vertices[1]
     assert vertex.id == VertexId(operator_id_of_uid("counts")) == vertex.operators[0].id
     assert vertex.operators[0].uid == "counts"
@@ -140,7 +139,7 @@ def test_a_vertex_has_the_id_of_its_head_and_a_uid_decides_it() -> None:
 
 def test_two_operators_with_one_uid_are_refused() -> None:
     program = word_count()
-    program.made[1].uid = program.made[2].uid = "same"
+    program.made[1].state.uid = program.made[2].state.uid = "same"
     with pytest.raises(GraphError, match="uid 'same' is on 'FlatMap' and on 'Reduce'"):
         built(program)
 
@@ -148,10 +147,10 @@ def test_two_operators_with_one_uid_are_refused() -> None:
 def test_without_generated_uids_each_operator_needs_its_own() -> None:
     program = word_count()
     for number, made in enumerate(program.made[1:]):
-        made.uid = f"uid-{number}"
+        made.state.uid = f"uid-{number}"
     with pytest.raises(GraphError, match="no UID or hash has been assigned to operator 'Source"):
         built(program, {"pipeline.auto-generate-uids": "false"})
-    program.made[0].uid = "source"
+    program.made[0].state.uid = "source"
     assert len(built(program, {"pipeline.auto-generate-uids": "false"}).plans) == 3
 
 
@@ -214,13 +213,6 @@ def test_lambdas_and_what_main_defines_are_shipped_by_value() -> None:
     assert held(4) == 12
 
 
-def test_a_job_graph_can_be_told_what_to_start_from() -> None:
-    graph = built(word_count())
-    restore = RestoreSettings("/somewhere/chk-3", allow_non_restored=True)
-    assert graph.restored_from(restore).settings.restore == restore
-    assert graph.restored_from(restore).topology == graph.topology
-
-
 SETTINGS = {
     "execution.checkpointing.interval": "500 ms",
     "execution.checkpointing.min-pause": "2 s",
@@ -255,7 +247,7 @@ def test_the_settings_are_the_same_in_another_process() -> None:
 
 def test_the_job_as_text() -> None:
     program = word_count(2)
-    program.made[2].uid = "counts"
+    program.made[2].state.uid = "counts"
     graph = built(program, SETTINGS)
     ids = {info.name: info.id.hex()[:8] for v in graph.topology.vertices for info in v.operators}
     assert explain_text(graph) == "\n".join(

@@ -90,7 +90,7 @@ def test_vertices_stand_behind_those_that_feed_them_and_have_one_parallelism(
     graph = translate(graph_of(program), Configuration(), "job")
     place = {vertex.id: index for index, vertex in enumerate(graph.topology.vertices)}
     assert all(place[edge.source] < place[edge.target] for edge in graph.topology.edges)
-    parallelism = {made.name: made.parallelism for made in program.made}
+    parallelism = {made.name: made.placement.parallelism for made in program.made}
     for vertex in graph.topology.vertices:
         names = {info.name.removeprefix("Source: ") for info in vertex.operators}
         assert {parallelism[name] for name in names} == {vertex.parallelism}

@@ -13,11 +13,8 @@ from tests.house.source import PACKAGES, ROOT, nodes, python_files
 PARAMETERS_MAX = 8
 ATTRIBUTES_MAX = 15
 
-MANY_PARAMETERS = {
-    "graph/transformations:OperatorTransformation": 17,
-}
+MANY_PARAMETERS = {}
 MANY_ATTRIBUTES = {
-    "graph/transformations:OperatorTransformation": 17,
     "state/heap/hashmap:HashMapTable": 17,
 }
 FILE_NAMES_TWICE = {}

@@ -17,7 +17,7 @@ from tidegate import (
     Types,
     ValueStateDescriptor,
 )
-from tidegate.api.job.client import CheckpointDone
+from tidegate.api.job import CheckpointDone
 from tidegate.errors import CheckpointAborted, ConfigError, JobFailed, StorageFailed
 
 pytestmark = pytest.mark.slow

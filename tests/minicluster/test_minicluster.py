@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.driver.client.driver_client import DriverClient
     from tidegate.jobmaster.view import JobView
 

@@ -224,13 +224,13 @@ PROTOCOL = [
     # --- sinks ---
     Mutant(
         "output is committed before its checkpoint is complete",
-        "operators/sinks/commits.py",
+        "operators/sinks/sink.py",
         "return min((cut for cut in self._held if cut <= self._completed), default=None)",
         "return min(self._held, default=None)",
     ),
     Mutant(
         "restored committables are not committed",
-        "operators/sinks/commits.py",
+        "operators/sinks/sink.py",
         "        for checkpoint, committable in sorted(restored, key=lambda element: element[0]):\n"
         "",
         "        for checkpoint, committable in ():\n",
@@ -436,7 +436,7 @@ PROTOCOL = [
     # --- what the simulator has found, planted again ---
     Mutant(
         "two completions at once commit twice",
-        "operators/sinks/commits.py",
+        "operators/sinks/sink.py",
         "        if self._committing:\n            return ",
         "        if False:\n            return ",
     ),

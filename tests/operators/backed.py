@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from tests.operators.world import Collected, FakeContext, FakeRuntime, World
+from tests.operators.world import Collected, FakeContext, World
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator, Pause, Steps
@@ -24,16 +24,6 @@ class BackedContext(FakeContext):
         super().__init__(world, subtask=index, parallelism=parallelism)
         self.state = subtask.backend
         self.metrics = MetricRegistry(lambda: 0).group()
-        self.runtime = BackedRuntime(self)
-
-
-class BackedRuntime(FakeRuntime):
-    """Keyed and broadcast state for functions."""
-
-    def __init__(self, context: BackedContext) -> None:
-        super().__init__(context)
-        self.get_list_state = self.get_map_state = context.state.keyed_state
-        self.get_broadcast_state = context.state.broadcast_state
 
 
 class Emitted(Collected):

@@ -53,15 +53,15 @@ class ColumnarSubtask:
         self.operator, self.subtask, self.out = operator, subtask, Sides()
         self.metrics = MetricRegistry(lambda: 0)
         backend = subtask.backend
-        context = SimpleNamespace(
-            state=backend,
+        info = SimpleNamespace(
             name="totals",
             subtask=index,
             parallelism=parallelism,
             max_parallelism=MAX_PARALLELISM,
             settings=SlotSettings(arrow_rows=rows),
-            metrics=self.metrics.group(),
         )
+        tasks = SimpleNamespace(metrics=self.metrics.group())
+        context = SimpleNamespace(info=info, state=backend, tasks=tasks)
         operator.open(context)
 
     def watermark(self, ms: int) -> None:

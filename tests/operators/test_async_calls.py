@@ -356,6 +356,9 @@ def test_what_is_raised_in_a_process_comes_with_the_trace_from_there(
 HOLDS = """
 import asyncio, os, sys, time
 from tidegate.operators.async_calls.call_processes import CallProcesses
+from tidegate.api.operator import SubtaskInfo
+from tidegate.model.ids import OperatorId
+from tidegate.model.settings import SlotSettings
 from tidegate.operators.async_calls.call_context import CallContext
 from tidegate.typeinfo.by_value import pickled_by_value
 
@@ -364,7 +367,11 @@ def hold(value):
     while True:
         pass
 
-context = CallContext("step", "job", "step", "step (1/1)", 1, 128, 0, 0, {}, None)
+operator, settings = OperatorId(bytes(16)), SlotSettings()
+info = SubtaskInfo(
+    operator, "step", False, "job", "step", "step (1/1)", 0, 1, 128, 1, 0, None, True, settings, {}
+)
+context = CallContext(info, None)
 processes = CallProcesses(pickled_by_value((hold, "async_invoke")))
 processes.begin(context)
 processes.call(1, lambda: None)

@@ -15,7 +15,7 @@ from tidegate.api.functions import BatchContext, KeyedBatchFunction
 from tidegate.api.state import ColumnStateDescriptor
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark
-from tidegate.operators.arrow.batches import (
+from tidegate.operators.arrow import (
     FilterBatchesOperator,
     FlatMapBatchesOperator,
     MapBatchesOperator,

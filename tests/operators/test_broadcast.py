@@ -17,7 +17,7 @@ from tidegate import (
 )
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS
-from tidegate.operators.process.broadcast import BroadcastOperator, KeyedBroadcastOperator
+from tidegate.operators.process.process_functions import BroadcastOperator, KeyedBroadcastOperator
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 SHAPES = MapStateDescriptor("shapes", Types.STRING(), Types.STRING())

@@ -11,7 +11,7 @@ from tests.operators.world import World
 from tests.properties import examples
 from tidegate import KeyedCoProcessFunction, ListStateDescriptor, RuntimeContext, Types
 from tidegate.model.elements import MAX_WATERMARK_MS
-from tidegate.operators.process.co_process import KeyedCoProcessOperator
+from tidegate.operators.process.process_functions import KeyedCoProcessOperator
 
 WAIT_MS = 10
 KEYS = ("a", "b", "c", "d")

@@ -10,7 +10,7 @@ from tests.operators.world import Hosted, World
 from tidegate.api import ship
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch
-from tidegate.operators.aggregates.rolling import RollingCall, RollingOperator
+from tidegate.operators.aggregates.reduce import RollingCall, RollingOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

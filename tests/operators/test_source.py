@@ -17,8 +17,13 @@ from tidegate.model.elements import OperatorEvent, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.sources.source import SourceReaderOperator
-from tidegate.operators.sources.source_coordinator import AssignmentTracker, SourceCoordinator
-from tidegate.operators.sources.split_events import NoMoreSplits, SplitsAssigned, SplitsWanted
+from tidegate.operators.sources.source_coordinator import (
+    AssignmentTracker,
+    NoMoreSplits,
+    SourceCoordinator,
+    SplitsAssigned,
+    SplitsWanted,
+)
 
 WANTED = OperatorEvent(SplitsWanted())
 

@@ -20,7 +20,7 @@ from tidegate.model.elements import (
 )
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.sources.source import SourceReaderOperator
-from tidegate.operators.sources.split_events import WatermarkAllowed, WatermarkReached
+from tidegate.operators.sources.source_coordinator import WatermarkAllowed, WatermarkReached
 
 UPDATE_MS = 1_000
 

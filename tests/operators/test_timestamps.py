@@ -25,7 +25,7 @@ from tidegate.model.elements import (
     WatermarkStatus,
 )
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.event_time.restamping import TimestampsOperator
+from tidegate.operators.event_time.event_time import TimestampsOperator
 
 BEAT_MS = 200
 IDLE, ACTIVE = WatermarkStatus(idle=True), WatermarkStatus(idle=False)

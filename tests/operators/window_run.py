@@ -9,14 +9,14 @@ from tests.state.world import MAX_PARALLELISM, Subtask, restored, stored
 from tests.worlds.clock import StepClock
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator, Pause, Steps
-from tidegate.metrics import MetricRegistry
+from tidegate.metrics import MetricGroup
 from tidegate.model.deployment import Deployment
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import CheckpointId, VertexId
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.operators.emit import PIECE_MS
-from tidegate.slot.subtask.context import SlotOperatorContext
+from tidegate.slot.subtask.context import context_of
 from tidegate.typeinfo.types import TypeInformation
 
 NAME = "windows"
@@ -61,6 +61,11 @@ class Host:
     def __init__(self, clock: StepClock, alarms: list[int]) -> None:
         self.clock = clock
         self.wake_at = alarms.append
+        self.run_blocking = self.threads = self.start = self.wake = self.skipped = _unasked
+
+
+def _unasked(*_: object) -> object:
+    raise AssertionError("windows ask for state and time alone")
 
 
 @dataclass
@@ -70,7 +75,7 @@ class Hosted:
     state: Subtask
     operator: Operator
     out: Taken
-    metrics: MetricRegistry
+    metrics: MetricGroup
     alarms: list[int]
 
     def drive(self, steps: Steps | None, pauses_max: int | None = None) -> None:
@@ -117,13 +122,13 @@ class WindowRun:
         info = OperatorInfo(state.backend.scope.operator, NAME, keyed=True)
         parallelism = MAX_PARALLELISM // len(state.key_groups)
         vertex = Vertex(VertexId(bytes(16)), NAME, (info,), parallelism, MAX_PARALLELISM)
-        metrics, alarms = MetricRegistry(lambda: 0), list[int]()
+        alarms: list[int] = []
         around = Deployment.without_job(vertex, self._settings, index=index)
         host: Any = Host(self.clock, alarms)
         operator = self._make()
-        backend = state.backend
-        operator.open(SlotOperatorContext(info, around, host, backend, metrics.group(), backend))
-        return Hosted(state, operator, Taken(), metrics, alarms)
+        context = context_of(info, around, host, state.backend)
+        operator.open(context)
+        return Hosted(state, operator, Taken(), context.tasks.metrics, alarms)
 
     # --- what happens to it ---
 
@@ -207,7 +212,7 @@ class WindowRun:
         return found
 
     def counted(self, name: str) -> float:
-        return sum(hosted.metrics.read()[name] for hosted in self.subtasks)
+        return sum(hosted.metrics.counted(name) for hosted in self.subtasks)
 
     def held(self) -> dict[str, int]:
         """How many entries each keyed state holds."""

@@ -14,7 +14,15 @@ import pyarrow as pa
 
 from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.functions import ReducingStateDescriptor, SnapshotContext
-from tidegate.api.operator import KeyCell, Operator, Pause, Polled, SourceOperator, Steps
+from tidegate.api.operator import (
+    KeyCell,
+    Operator,
+    Pause,
+    Polled,
+    SourceOperator,
+    Steps,
+    SubtaskInfo,
+)
 from tidegate.api.results import ResultBuffer
 from tidegate.api.state import (
     ColumnStateDescriptor,
@@ -24,7 +32,7 @@ from tidegate.api.state import (
 )
 from tidegate.clock import SystemClock
 from tidegate.errors import TidegateError
-from tidegate.metrics import MetricGroup, MetricRegistry
+from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import (
     ArrowBatch,
     Batch,
@@ -288,42 +296,6 @@ class ColumnOfArray:
         self._column()[index] = values
 
 
-class FakeRuntime:
-    """As much of a ``RuntimeContext`` as functions under test ask for."""
-
-    def __init__(self, context: "FakeContext") -> None:
-        self._context = context
-        self.get_state = context.state.keyed_state
-        self.get_operator_list_state = context.state.operator_state
-
-    def get_job_id(self) -> str:
-        return self._context.job
-
-    def get_task_name(self) -> str:
-        return self._context.name
-
-    def get_task_name_with_subtasks(self) -> str:
-        return f"{self._context.name} ({self._context.subtask + 1}/{self._context.parallelism})"
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        return self._context.max_parallelism
-
-    def get_attempt_number(self) -> int:
-        return 0
-
-    def get_job_parameters(self) -> dict[str, str]:
-        return {"tone": "low"}
-
-    def get_metrics_group(self) -> MetricGroup:
-        return self._context.metrics
-
-    def get_index_of_this_subtask(self) -> int:
-        return self._context.subtask
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        return self._context.parallelism
-
-
 class FakeStates:
     """The state of an operator under test, in dicts; its timers are those of a backend."""
 
@@ -355,7 +327,7 @@ class FakeStates:
 
 
 class FakeContext:
-    """The ``OperatorContext`` of an operator under test."""
+    """The ``OperatorContext`` of an operator under test; its clock and its tasks too."""
 
     def __init__(
         self,
@@ -373,22 +345,29 @@ class FakeContext:
         send: Callable[[OperatorEvent], None] | None = None,
     ) -> None:
         self._world = world
-        self.operator = OperatorId(bytes(16))
-        self.name = name
-        self.subtask = subtask
-        self.parallelism = parallelism
-        self.max_parallelism = 128
-        self.restored_checkpoint = restored
-        self.settings = settings or SlotSettings()
-        self.job = JOB
-        self.attempt_name = f"00000000-1-{attempt}-{subtask}"
-        self.checkpointing = checkpointing
+        self.info = SubtaskInfo(
+            operator=OperatorId(bytes(16)),
+            name=name,
+            keyed=True,
+            job=JOB,
+            task=name,
+            numbered_task=f"{name} ({subtask + 1}/{parallelism})",
+            subtask=subtask,
+            parallelism=parallelism,
+            max_parallelism=128,
+            epoch=1,
+            attempt=attempt,
+            restored=restored,
+            checkpointing=checkpointing,
+            settings=settings or SlotSettings(),
+            parameters={"tone": "low"},
+        )
+        self.time = self.tasks = self
         self.lists = lists or {}
         self.keyed = keyed or {}
         self.state = FakeStates(self.lists, self.keyed)
         self.sent: list[OperatorEvent] = []
         self.to_coordinator = send or self.sent.append
-        self.runtime = FakeRuntime(self)
         self.registry = MetricRegistry(world.monotonic_ms)
         self.metrics = self.registry.group()
         self.threads = DaemonThreads
@@ -396,7 +375,7 @@ class FakeContext:
         self.start = world.start
         self.monotonic_ms = world.monotonic_ms
         self.rows_skipped = 0
-        self.remarks: list[tuple[str, str]] = []
+        self.remarks: list[object] = []
         self.held = False
         self.alarms: list[int] = []
         self.woken = False
@@ -419,9 +398,6 @@ class FakeContext:
 
     def skipped(self, rows: int) -> None:
         self.rows_skipped += rows
-
-    def remark(self, warning: str, about: str) -> None:
-        self.remarks.append((warning, about))
 
 
 class Collected:

@@ -22,7 +22,7 @@ from tidegate import (
     WriterContext,
 )
 from tidegate.api import ship
-from tidegate.api.job.hooks import MasterTriggerRestoreHook
+from tidegate.api.job import MasterTriggerRestoreHook
 from tidegate.api.rows.batches import as_rows
 from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.model.elements import RowBatch

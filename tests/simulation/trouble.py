@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.loop import Process
     from tests.simulation.outside import Outside
     from tests.simulation.world import World
-    from tidegate.api.job.client import CheckpointDone
+    from tidegate.api.job import CheckpointDone
 
 STEPS = (
     "SubtaskSnapshot.write",

@@ -136,12 +136,12 @@ class Calling(Recorder):
         self.context = context
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        self.context.start(self._call(self.hold))
-        self.context.start(self._call(lambda: self.log.append("the second call")))
+        self.context.tasks.start(self._call(self.hold))
+        self.context.tasks.start(self._call(lambda: self.log.append("the second call")))
         return None
 
     async def _call(self, call: object) -> None:
-        await self.context.run_blocking(call)  # type: ignore[arg-type]
+        await self.context.tasks.run_blocking(call)  # type: ignore[arg-type]
         self.log.append("heard of")
 
 

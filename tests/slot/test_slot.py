@@ -228,7 +228,7 @@ def test_rows_go_from_slot_to_slot_each_to_the_holder_of_its_key(
 
     class Naming(Recorder):
         def open(self, context: OperatorContext) -> None:
-            self.subtask = context.subtask
+            self.subtask = context.info.subtask
 
         def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
             assert isinstance(batch, RowBatch) and batch.key_groups is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidegate.api.state.ttl import StateTtlConfig
+from tidegate.api.state.descriptors import StateTtlConfig
 from tidegate.model.duration import Time
 from tidegate.snapshots.snapshot import Snapshot, StateRow
 

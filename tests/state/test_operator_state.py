@@ -9,7 +9,7 @@ from flinkformat.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from tests.state.world import READER, Subtask, restored, snapshot, stored
 from tests.worlds.storage import MEMORY
 from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor, RedistributionMode
-from tidegate.api.state.ttl import StateTtlConfig
+from tidegate.api.state.descriptors import StateTtlConfig
 from tidegate.errors import (
     ConfigError,
     FormatError,

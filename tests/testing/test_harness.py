@@ -268,7 +268,7 @@ class Blocking(Operator):
 
     def process(self, batch: RowBatch, port: int, out: Output) -> Steps:
         answers: list[object] = []
-        yield self._context.run_blocking(lambda: answers.extend(map(str, batch.values)))
+        yield self._context.tasks.run_blocking(lambda: answers.extend(map(str, batch.values)))
         out.emit(RowBatch(answers))
 
 

@@ -22,7 +22,7 @@ from tidegate import (
     Types,
     ValueStateDescriptor,
 )
-from tidegate.api.job.hooks import MasterTriggerRestoreHook
+from tidegate.api.job import MasterTriggerRestoreHook
 from tidegate.connectors import DataGeneratorSource, FileSink
 
 RATE = 2_000

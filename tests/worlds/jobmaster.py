@@ -10,7 +10,7 @@ from tests.checkpoint.world import THREE
 from tests.worlds.chance import FixedChance
 from tests.worlds.clock import WALL_MS
 from tests.worlds.store import CheckpointStore
-from tidegate.api.job.hooks import MasterTriggerRestoreHook
+from tidegate.api.job import MasterTriggerRestoreHook
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.coordinator.events import Woke

@@ -191,6 +191,11 @@ class From:
 class World:
     """One subtask, its inputs and outputs, and all that it said; the subtask's host."""
 
+    def unasked(self, *_: object) -> NoReturn:
+        raise AssertionError("operators of these tests do nothing beside their batches")
+
+    run_blocking = threads = wake = wake_at = skipped = unasked
+
     def __init__(
         self,
         *operators: Operator,
@@ -227,7 +232,7 @@ class World:
         self.inputs = self.gate.inputs
         self.operator_ids = [info.id for info in deployment.vertex.operators]
         chained = self.subtask.chain.operators
-        self.backends = [each.context.backend for each in chained]
+        self.backends = [each.backend for each in chained]
         self.outputs = self.subtask.outputs.channels
         for output in self.outputs:  # whose readers have asked for full batches
             output.resize(settings.slot.rows)

@@ -19,20 +19,23 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from tidegate.api.functions.runtime_context import RuntimeContext, SnapshotContext
-    from tidegate.api.state.column_states import (
-        ColumnState,
-        ColumnStateDescriptor,
-        KeyedColumns,
-        KeyedPanes,
-    )
     from tidegate.api.state.descriptors import (
         MapStateDescriptor,
         OperatorStateDescriptor,
         StateDescriptor,
     )
-    from tidegate.api.state.states import BroadcastState, OperatorListState, State
+    from tidegate.api.state.states import (
+        BroadcastState,
+        ColumnState,
+        ColumnStateDescriptor,
+        KeyedColumns,
+        KeyedPanes,
+        OperatorListState,
+        State,
+    )
+    from tidegate.clock import Clock
     from tidegate.metrics import MetricGroup
+    from tidegate.model.control import Remark
     from tidegate.model.elements import Batch, OperatorEvent, Watermark, WatermarkStatus
     from tidegate.model.ids import CheckpointId, JobId, OperatorId
     from tidegate.model.settings import SlotSettings
@@ -117,7 +120,7 @@ class Timers(Protocol):
 
     @property
     def processing(self) -> TimerQueue:
-        """Timers of processing time, which is ``OperatorContext.processing_time``."""
+        """Timers of processing time, which is ``OperatorClock.processing_time``."""
         ...
 
 
@@ -205,53 +208,31 @@ class OperatorStates(Protocol):
         ...
 
 
-class OperatorContext(Protocol):
-    """Services of the slot for an open operator."""
+@dataclass(frozen=True, slots=True)
+class SubtaskInfo:
+    """Facts about one subtask of an operator, which never change while it runs.
 
-    @property
-    def operator(self) -> OperatorId: ...
+    name: of the operator, for messages. task: name of its vertex; numbered_task: with the subtask,
+    as in ``name (2/4)``. attempt: number of earlier deployments. restored: checkpoint that the
+    state comes from; None on a fresh start. checkpointing: True if checkpoints are taken
+    periodically, so that a final one follows ``finish``.
+    """
 
-    @property
-    def name(self) -> str:
-        """Name of the operator, for messages."""
-        ...
-
-    @property
-    def subtask(self) -> int: ...
-
-    @property
-    def parallelism(self) -> int: ...
-
-    @property
-    def max_parallelism(self) -> int: ...
-
-    @property
-    def restored_checkpoint(self) -> CheckpointId | None:
-        """Checkpoint that the state comes from; None on a fresh start."""
-        ...
-
-    @property
-    def state(self) -> OperatorStates:
-        """State of this operator."""
-        ...
-
-    @property
-    def runtime(self) -> RuntimeContext:
-        """View of this context for user functions."""
-        ...
-
-    @property
-    def metrics(self) -> MetricGroup:
-        """Metrics of this operator."""
-        ...
-
-    @property
-    def settings(self) -> SlotSettings:
-        """Batch sizes, ``object_reuse`` (emitted values may be shared) and other settings."""
-        ...
-
-    @property
-    def job(self) -> JobId: ...
+    operator: OperatorId
+    name: str
+    keyed: bool
+    job: JobId
+    task: str
+    numbered_task: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    epoch: int
+    attempt: int
+    restored: CheckpointId | None
+    checkpointing: bool
+    settings: SlotSettings
+    parameters: Mapping[str, str]
 
     @property
     def attempt_name(self) -> str:
@@ -259,24 +240,25 @@ class OperatorContext(Protocol):
 
         The digits are hexadecimal, the rest decimal; it may be part of a file's name.
         """
-        ...
+        return f"{self.operator.hex()[:8]}-{self.epoch}-{self.attempt}-{self.subtask}"
 
-    @property
-    def checkpointing(self) -> bool:
-        """True if checkpoints are taken periodically, so that a final one follows ``finish``."""
-        ...
 
-    def processing_time(self) -> int:
-        """Wall clock, milliseconds since 1970."""
-        ...
+class OperatorClock:
+    """Time as an operator sees it, and its alarms.
 
-    def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
-        ...
+    processing_time: wall clock, milliseconds since 1970. monotonic_ms: milliseconds that never go
+    back.
+    """
+
+    def __init__(self, clock: Clock, wake_at: Callable[[int], None]) -> None:
+        self.processing_time = clock.wall_ms
+        self.monotonic_ms = clock.monotonic_ms
+        self._wake_at = wake_at
+        self._alarm_ms = -1
 
     def wake_at(self, monotonic_ms: int) -> None:
         """Asks for ``on_ready`` at a time of ``monotonic_ms``."""
-        ...
+        self._wake_at(monotonic_ms)
 
     def wake_at_wall(self, wall_ms: int) -> None:
         """Asks for ``on_ready`` at about a time of ``processing_time``.
@@ -284,19 +266,22 @@ class OperatorContext(Protocol):
         There is one such alarm for each operator, the earliest that was asked for. An operator that
         is woken and finds nothing due, or has more to wait for, asks again.
         """
-        ...
+        now_ms = self.monotonic_ms()
+        at_ms = now_ms + max(0, wall_ms - self.processing_time())
+        under_way = self._alarm_ms > now_ms + 1
+        if not under_way or at_ms < self._alarm_ms:
+            self._alarm_ms = at_ms
+            self._wake_at(at_ms)
 
-    def takes_input(self) -> bool:
-        """True if the subtask reads its input; False while an operator holds it back."""
-        ...
 
-    def skipped(self, rows: int) -> None:
-        """Counts input rows that were skipped."""
-        ...
+class OperatorTasks(Protocol):
+    """Work of an operator beside its batches, and its reports.
 
-    def remark(self, warning: str, about: str) -> None:
-        """Makes the driver log a warning, once a job. warning: its name."""
-        ...
+    metrics: of this operator. remarks: warnings that the driver logs, once a job.
+    """
+
+    metrics: MetricGroup
+    remarks: list[Remark]
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
         """Runs a blocking call on the slot's pool."""
@@ -317,9 +302,35 @@ class OperatorContext(Protocol):
         """Asks for ``on_ready`` (of a source: ``poll``) soon; may be called from coroutines."""
         ...
 
+    def takes_input(self) -> bool:
+        """True if the subtask reads its input; False while an operator holds it back."""
+        ...
+
+    def skipped(self, rows: int) -> None:
+        """Counts input rows that were skipped."""
+        ...
+
     def to_coordinator(self, event: OperatorEvent) -> None:
         """Sends an event to the operator's coordinator."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """Everything that an open operator sees of the place where it runs."""
+
+    info: SubtaskInfo
+    state: OperatorStates
+    time: OperatorClock
+    tasks: OperatorTasks
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotContext:
+    """Facts about the checkpoint under way. triggered_ms: wall clock."""
+
+    checkpoint: CheckpointId
+    triggered_ms: int
 
 
 class Operator:
@@ -450,7 +461,7 @@ class SourceOperator(Operator):
         return True
 
     def poll(self, out: Output) -> Polled:
-        """Emits at most one batch. NOTHING: call again after ``OperatorContext.wake``."""
+        """Emits at most one batch. NOTHING: call again after ``OperatorTasks.wake``."""
         raise NotImplementedError
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.types import TypeInformation
 
+
 Split = TypeVar("Split")
 Split_contra = TypeVar("Split_contra", contravariant=True)
 
@@ -185,7 +186,7 @@ class Source(Protocol, Generic[Split]):
     """A picklable description of an origin of records.
 
     Splits are picklable values; positions are part of them. It may have a method ``check``, which
-    does what ``Operator.check`` does, and attributes ``staged`` (``api.staging.Staged``) and
+    does what ``Operator.check`` does, and attributes ``staged`` (``Staged``) and
     ``split_type``, the class of its splits: what another source has put away is refused by it.
     """
 
@@ -207,4 +208,32 @@ class Source(Protocol, Generic[Split]):
 
     def reader(self, context: ReaderContext) -> SourceReader[Split]:
         """Makes the slot-side half."""
+        ...
+
+
+class Staged(Protocol):
+    """Files that are written once, before the job runs, for a source to read.
+
+    A source that has some gives it as an attribute ``staged``; it lives in the driver as it is and
+    is not shipped. The driver writes before it asks for slots, since these may take all that could
+    write, tells the enumerator the place (``EnumeratorContext.staged``), and deletes the files when
+    the job has ended for good and no checkpoint of it is kept.
+    """
+
+    def root(self, checkpoints: str | None) -> str:
+        """Folder to write below. checkpoints: the job's checkpoint folder, if it has one.
+
+        Raises ConfigError if there is none that all could reach.
+        """
+        ...
+
+    def write(self, folder: str) -> None:
+        """Writes the files into a new folder; blocks until done.
+
+        Raises TidegateError if that fails, or was cancelled.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Ends a ``write`` that runs on another thread; may be called repeatedly."""
         ...

@@ -18,8 +18,12 @@ from tidegate.datastream.checking import checks, types
 from tidegate.datastream.steps.functions import CoFlatMap, CoMap
 from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError
-from tidegate.operators.process.broadcast import BroadcastOperator, KeyedBroadcastOperator
-from tidegate.operators.process.co_process import CoProcessOperator, KeyedCoProcessOperator
+from tidegate.operators.process.process_functions import (
+    BroadcastOperator,
+    CoProcessOperator,
+    KeyedBroadcastOperator,
+    KeyedCoProcessOperator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

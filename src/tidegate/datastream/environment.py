@@ -29,10 +29,11 @@ from tidegate.datastream.program import (
     translated,
 )
 from tidegate.datastream.settings.configs import CheckpointConfig, ExecutionConfig
+from tidegate.datastream.spark_frames import load_frames
 from tidegate.datastream.steps import ends
 from tidegate.errors import ConfigError, StorageFailed, UserError
 from tidegate.graph.explain import execution_plan
-from tidegate.graph.runtime import load_frames, load_runtime, prepare_local
+from tidegate.graph.runtime import load_runtime, prepare_local
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
 
@@ -43,10 +44,13 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from tidegate.api.job.client import JobClient, JobExecutionResult
-    from tidegate.api.job.failures import FailureEnricher
-    from tidegate.api.job.hooks import MasterTriggerRestoreHook
-    from tidegate.api.job.listeners import JobStatusChangedListener
+    from tidegate.api.job import (
+        FailureEnricher,
+        JobClient,
+        JobExecutionResult,
+        JobStatusChangedListener,
+        MasterTriggerRestoreHook,
+    )
     from tidegate.api.source import Source
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.config.execution import RuntimeExecutionMode

@@ -21,8 +21,7 @@ from tidegate.datastream.steps import batches, functions, keys
 from tidegate.datastream.steps.functions import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.datastream.stream import DataStream
 from tidegate.errors import GraphError
-from tidegate.operators.aggregates.reduce import ReduceOperator
-from tidegate.operators.aggregates.rolling import RollingOperator
+from tidegate.operators.aggregates.reduce import ReduceOperator, RollingOperator
 from tidegate.operators.process.process_functions import KeyedProcessOperator
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from tidegate.datastream.results import CloseableIterator
     from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
     from tidegate.model.topology import Partitioner as Exchange
-    from tidegate.operators.aggregates.rolling import RollingCall
-    from tidegate.operators.arrow.frames import Form
+    from tidegate.operators.aggregates.reduce import RollingCall
+    from tidegate.operators.arrow import Form
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 

@@ -7,6 +7,7 @@ import os
 import sys
 import weakref
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.config import execution, recovery
@@ -16,17 +17,18 @@ from tidegate.datastream.process.outside import Planned, is_dry_run, make_import
 from tidegate.errors import ConfigError, GraphError
 from tidegate.graph.explain import explain_mermaid, explain_text
 from tidegate.graph.job_graph import translate
-from tidegate.graph.runtime import load_check
 from tidegate.graph.stream_graph import build_stream_graph
-from tidegate.graph.transformations import NodeKind, OperatorTransformation
+from tidegate.graph.transformations import NodeKind, OperatorTransformation, Placement, StateOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.api.job.client import JobClient
-    from tidegate.api.job.failures import FailureEnricher
-    from tidegate.api.job.hooks import MasterTriggerRestoreHook
-    from tidegate.api.job.listeners import JobStatusChangedListener
+    from tidegate.api.job import (
+        FailureEnricher,
+        JobClient,
+        JobStatusChangedListener,
+        MasterTriggerRestoreHook,
+    )
     from tidegate.api.operator import Operator
     from tidegate.config.configuration import Configuration
     from tidegate.graph.job_graph import JobGraph
@@ -74,10 +76,8 @@ class Program:
             name=name,
             operator=operator,
             inputs=inputs,
-            parallelism=min(parallelism, parallelism_max or parallelism),
-            parallelism_max=parallelism_max,
-            keyed=keyed,
-            stateful=stateful,
+            placement=Placement(min(parallelism, parallelism_max or parallelism), parallelism_max),
+            state=StateOf(keyed, stateful),
         )
         if kind is not NodeKind.SOURCE:
             self._operators.append(made)
@@ -218,7 +218,7 @@ def submitted(
         raise Planned(stream_graph, graph, configuration)
     make_importable(configuration.get(execution.PYTHON_FILES))
     if CHECK_VARIABLE in os.environ:
-        return load_check(os.environ[CHECK_VARIABLE]).submit(graph)
+        import_module("tidegate.upgrade.check").check_only(graph, os.environ[CHECK_VARIABLE])
     for node in stream_graph.nodes:
         node.operator.check()
     warn(stream_graph, configuration, checkpointing=graph.settings.checkpoints.periodic)

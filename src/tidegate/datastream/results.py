@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from tidegate.config import checkpointing, recovery
 from tidegate.datastream.process import interrupts
 from tidegate.datastream.process.interrupts import Terminated, not_ended, running_jobs
+from tidegate.datastream.spark_frames import load_frames
 from tidegate.errors import ConfigError, GraphError, TidegateError
-from tidegate.graph.runtime import load_frames
 from tidegate.graph.transformations import NodeKind, OperatorTransformation, UnionTransformation
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.api.rows.columns import Columns
     from tidegate.config.configuration import Configuration
     from tidegate.graph.transformations import Transformation
@@ -201,7 +201,7 @@ class SparkFrame:
         self, columns: Columns, session: object, settings: Configuration, folder: str | None
     ) -> None:
         from tidegate.connectors.files.file_sink import FileSink
-        from tidegate.operators.arrow.columns import ToColumns
+        from tidegate.operators.arrow import ToColumns
 
         self._schema = columns.schema
         self._output = load_frames().FrameOutput(

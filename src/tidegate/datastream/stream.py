@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.dead_letters import DeadLetter
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.state import MapStateDescriptor
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from tidegate.datastream.program import Program
     from tidegate.datastream.settings.configs import ExecutionConfig
     from tidegate.graph.transformations import Transformation
-    from tidegate.operators.arrow.frames import Form
+    from tidegate.operators.arrow import Form
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
@@ -115,7 +115,7 @@ class DataStream(Generic[T]):
         >>> counts = words.key_by(str).process(Count()).uid("counts")
         """
         checks.check_text(uid, "uid")
-        self._step("uid").uid = uid
+        self._step("uid").state.uid = uid
         return self
 
     def set_uid_hash(self, uid_hash: str) -> DataStream[T]:
@@ -135,35 +135,36 @@ class DataStream(Generic[T]):
 
     def force_non_parallel(self) -> DataStream[T]:
         """Runs the step in one subtask, now and after any rescale."""
-        step = self._step("force_non_parallel")
-        step.parallelism = step.parallelism_max = step.max_parallelism = 1
+        placement = self._step("force_non_parallel").placement
+        placement.parallelism = placement.most = placement.max_parallelism = 1
         return self
 
     def set_description(self, description: str) -> DataStream[T]:
         """Describes the step in the plan at more length than its name."""
         checks.check_text(description, "set_description")
-        self._step("set_description").description = description
+        self._step("set_description").notes.description = description
         return self
 
     def set_buffer_timeout(self, timeout_millis: Span) -> DataStream[T]:
         """Sets at which age part-filled batches of the step are sent; a number is milliseconds."""
         timeout_ms = millis_of(timeout_millis, where="set_buffer_timeout")
-        self._step("set_buffer_timeout").buffer_timeout_ms = timeout_ms
+        self._step("set_buffer_timeout").notes.buffer_timeout_ms = timeout_ms
         return self
 
     def start_new_chain(self) -> DataStream[T]:
         """Begins a new chain of operators with this step."""
-        self._step("start_new_chain").chaining = ChainingStrategy.HEAD
+        self._step("start_new_chain").placement.chaining = ChainingStrategy.HEAD
         return self
 
     def disable_chaining(self) -> DataStream[T]:
         """Runs the step in a task of its own."""
-        self._step("disable_chaining").chaining = ChainingStrategy.NEVER
+        self._step("disable_chaining").placement.chaining = ChainingStrategy.NEVER
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStream[T]:
         """Names a group; kept without effect, since each slot hosts a subtask of every step."""
-        self._step("slot_sharing_group").slot_sharing_group = group_name(slot_sharing_group)
+        notes = self._step("slot_sharing_group").notes
+        notes.slot_sharing_group = group_name(slot_sharing_group)
         return self
 
     def get_type(self) -> TypeInformation:
@@ -700,7 +701,7 @@ class DataStream(Generic[T]):
         checks.check_name_of_job(job_name, call)
         name = f"collect-{self._program.number() + 1}"
         made = self._sunk("Collect", ends.collecting(name))
-        made.parallelism = made.parallelism_max = 1
+        made.placement.parallelism = made.placement.most = 1
         return self._environment.execute_async(job_name), name
 
     def _sunk(

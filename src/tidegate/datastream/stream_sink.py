@@ -41,9 +41,9 @@ class DataStreamSink:
         Its other steps without one have the same with their name and place behind it.
         """
         checks.check_text(uid, "uid")
-        self._transformation.uid = uid
+        self._transformation.state.uid = uid
         for place, part in enumerate(self._parts, 1):
-            part.uid = part.uid or f"{uid}: {part.name} {place}"
+            part.state.uid = part.state.uid or f"{uid}: {part.name} {place}"
         return self
 
     def set_uid_hash(self, uid_hash: str) -> DataStreamSink:
@@ -55,7 +55,7 @@ class DataStreamSink:
         """Sets in how many subtasks the sink runs."""
         checks.set_parallelism(self._transformation, parallelism)
         for part in self._parts:
-            if not part.parallelism_set and part.parallelism_max is None:
+            if not part.placement.is_set and part.placement.most is None:
                 checks.set_parallelism(part, parallelism)
         return self
 
@@ -67,17 +67,17 @@ class DataStreamSink:
 
     def set_description(self, description: str) -> DataStreamSink:
         """Describes the sink in the plan at more length than its name."""
-        self._transformation.description = description
+        self._transformation.notes.description = description
         return self
 
     def disable_chaining(self) -> DataStreamSink:
         """Runs the sink in a task of its own."""
         for part in (self._transformation, *self._parts):
-            part.chaining = ChainingStrategy.NEVER
+            part.placement.chaining = ChainingStrategy.NEVER
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStreamSink:
         """Names a group; kept without effect, since each slot hosts a subtask of every step."""
         for part in (self._transformation, *self._parts):
-            part.slot_sharing_group = group_name(slot_sharing_group)
+            part.notes.slot_sharing_group = group_name(slot_sharing_group)
         return self

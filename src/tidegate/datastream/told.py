@@ -35,9 +35,9 @@ def step_text(transformation: Transformation, type_info: TypeInformation | None)
     if type_info is not None:
         parts[0] += f" of {type_info}"
     if isinstance(transformation, OperatorTransformation):
-        parts.append(f"parallelism {transformation.parallelism}")
-        if transformation.uid is not None:
-            parts.append(f"uid '{transformation.uid}'")
+        parts.append(f"parallelism {transformation.placement.parallelism}")
+        if transformation.state.uid is not None:
+            parts.append(f"uid '{transformation.state.uid}'")
     return ", ".join(parts)
 
 

@@ -70,7 +70,7 @@ class StandardSinkTopologies:
         # some of a checkpoint's committables, which then counted for the next one.
         made = _added(committables.broadcast(), "Global Committer", ends.committing(committer))
         step = _step_of(made)
-        step.parallelism = step.parallelism_max = 1
+        step.placement.parallelism = step.placement.most = 1
 
 
 def has_steps(sink: Sink) -> bool:
@@ -86,8 +86,9 @@ def in_parts(stream: DataStream[Any], sink: Sink) -> DataStreamSink:
         committables = _stream(sink.add_pre_commit_topology(written), name)
     committed = _added(committables, f"{name}: Committer", ends.committing(sink.committer))
     feeding, committer = committables.transformation, _step_of(committed)
-    if isinstance(feeding, OperatorTransformation) and feeding.parallelism_set:
-        committer.parallelism, committer.parallelism_set = feeding.parallelism, True
+    if isinstance(feeding, OperatorTransformation) and feeding.placement.is_set:
+        committer.placement.parallelism = feeding.placement.parallelism
+        committer.placement.is_set = True
     if isinstance(sink, WithPostCommitTopology):
         sink.add_post_commit_topology(committed)
     writer = _step_of(written)

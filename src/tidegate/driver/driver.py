@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from tidegate.api.job.client import JobExecutionResult
+from tidegate.api.job import JobExecutionResult
 from tidegate.driver.running import RunningJob
 from tidegate.driver.start import started
 from tidegate.errors import JobCanceled, TidegateError, UserCodeFailed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from tidegate.api.job.client import CheckpointDone
+from tidegate.api.job import CheckpointDone
 from tidegate.checkpoint.coordinator.commands import (
     AddPointer,
     CheckpointEnded,

@@ -37,7 +37,7 @@ from tidegate.pyflink.imports import is_installed
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from tidegate.api.job.client import JobSummary
+    from tidegate.api.job import JobSummary
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.start import Start
     from tidegate.driver.world import DriverWorld

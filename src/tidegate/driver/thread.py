@@ -29,7 +29,7 @@ from tidegate.transport.tcp import loop_factory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.graph.job_graph import JobGraph
     from tidegate.graph.runtime import SlotProvider
     from tidegate.ha.chain import HaStore

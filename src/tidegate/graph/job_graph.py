@@ -5,7 +5,7 @@ A job graph is plain data: it can be pickled, and read where the user's code can
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkformat.operator_ids import HashedEdge, HashedNode, operator_ids
@@ -16,7 +16,6 @@ from tidegate.config.execution import RuntimeExecutionMode
 from tidegate.config.settings import job_settings
 from tidegate.errors import GraphError
 from tidegate.graph.chaining import Chain, chainable, chains
-from tidegate.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
 from tidegate.graph.transformations import NodeKind
 from tidegate.model.ids import OperatorId, VertexId
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
@@ -25,13 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidegate.api.coordinator import Coordinated
-    from tidegate.api.job.failures import FailureEnricher
-    from tidegate.api.job.hooks import MasterTriggerRestoreHook
-    from tidegate.api.job.listeners import JobStatusChangedListener
-    from tidegate.api.staging import Staged
+    from tidegate.api.job import FailureEnricher, JobStatusChangedListener, MasterTriggerRestoreHook
+    from tidegate.api.source import Staged
     from tidegate.config.configuration import Configuration
-    from tidegate.graph.transformations import OperatorTransformation
-    from tidegate.model.settings import JobSettings, RestoreSettings
+    from tidegate.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+    from tidegate.model.settings import JobSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +68,16 @@ class JobGraph:
             if info.id == operator
         )
 
-    def restored_from(self, restore: RestoreSettings) -> JobGraph:
-        return replace(self, settings=replace(self.settings, restore=restore))
-
     def _vertex_name(self, vertex: VertexId) -> str:
         return self.topology.vertex(vertex).name
 
 
-def build_job_graph(
-    transformations: Sequence[OperatorTransformation], configuration: Configuration, name: str
-) -> JobGraph:
-    """Translate what a program said.
+def translate(graph: StreamGraph, configuration: Configuration, name: str) -> JobGraph:
+    """Chains a stream graph, and makes it fit to ship.
 
     Raises GraphError for a program that cannot become a job, ConfigError for settings that
     contradict themselves.
     """
-    max_parallelism = configuration.get(execution.MAX_PARALLELISM)
-    graph = build_stream_graph(transformations, max_parallelism if max_parallelism > 0 else None)
-    return translate(graph, configuration, name)
-
-
-def translate(graph: StreamGraph, configuration: Configuration, name: str) -> JobGraph:
-    """Chain a stream graph, and make it fit to ship. Raises as ``build_job_graph``."""
     if not configuration.get(execution.AUTO_GENERATE_UIDS):
         _refuse_missing_uids(graph)
     settings = job_settings(_with_mode(graph, configuration))

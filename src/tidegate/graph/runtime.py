@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    import pyarrow as pa
-
-    from tidegate.api.job.client import JobClient
-    from tidegate.api.staging import Staged
+    from tidegate.api.job import JobClient
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
@@ -45,47 +42,6 @@ class Runtime(Protocol):
         ...
 
 
-class FrameOutput(Protocol):
-    """A folder of Parquet files that becomes a Spark DataFrame."""
-
-    @property
-    def folder(self) -> str:
-        """Folder of the Parquet files."""
-        ...
-
-    def read(self, schema: pa.Schema) -> object:
-        """The files there as a DataFrame."""
-        ...
-
-
-class SparkFrames(Protocol):
-    """Interface of ``tidegate.spark.frames``, the module that knows Spark's DataFrames."""
-
-    def StagedFrame(self, frame: object, folder: str | None) -> Staged:
-        """A DataFrame, to be written before a job reads it."""
-        ...
-
-    def FrameOutput(
-        self, spark: object, folder: str | None, checkpoints: str | None, *, resumed: bool
-    ) -> FrameOutput:
-        """A folder for a job to write to."""
-        ...
-
-    def session_for(self, spark: object | None, slots: int) -> object:
-        """The session handed in, else a new local one with room for this many slots."""
-        ...
-
-    def declared_schema(self, schema: object) -> pa.Schema:
-        """A schema, however it is written, as Arrow's."""
-        ...
-
-
-def load_frames() -> SparkFrames:
-    """Loads the module that knows Spark's DataFrames. Raises ConfigError if PySpark is missing."""
-    loaded = load_of_spark("tidegate.spark.frames", where="from_spark, to_spark")
-    return cast("SparkFrames", loaded)
-
-
 def load_of_spark(module: str, *, where: str) -> ModuleType:
     """Loads a module that needs PySpark; raises ConfigError without it. where: named in errors."""
     try:
@@ -103,12 +59,6 @@ def load_of_spark(module: str, *, where: str) -> ModuleType:
 def prepare_local() -> None:
     """Starts to load modules for slots of local jobs while the program builds its first job."""
     importlib.import_module("tidegate.minicluster.forking").forking().prepare()
-
-
-def load_check(snapshot: str) -> Runtime:
-    """Loads the function that checks programs against a snapshot and raises its findings."""
-    module = importlib.import_module("tidegate.upgrade.check")
-    return cast("Runtime", module.ChecksOnly(snapshot))
 
 
 def load_runtime(name: str) -> Callable[..., Runtime]:

@@ -161,22 +161,23 @@ def _reachable(transformations: Iterable[OperatorTransformation]) -> list[Operat
 
 
 def _node(made: OperatorTransformation, max_parallelism: int | None) -> StreamNode:
-    chosen = made.max_parallelism or max_parallelism
+    state, placement = made.state, made.placement
+    chosen = placement.max_parallelism or max_parallelism
     return StreamNode(
         id=made.id,
         kind=made.kind,
         name=_PREFIXES[made.kind] + made.name,
         operator=made.operator,
-        parallelism=made.parallelism,
-        max_parallelism=chosen or default_max_parallelism(made.parallelism),
+        parallelism=placement.parallelism,
+        max_parallelism=chosen or default_max_parallelism(placement.parallelism),
         max_parallelism_set=chosen is not None,
-        parallelism_set=made.parallelism_set or made.parallelism_max is not None,
-        keyed=made.keyed,
-        stateful=made.stateful,
-        uid=made.uid,
-        uid_hash=made.uid_hash,
-        chaining=made.chaining,
-        description=made.description,
+        parallelism_set=placement.is_set or placement.most is not None,
+        keyed=state.keyed,
+        stateful=state.kept,
+        uid=state.uid,
+        uid_hash=state.uid_hash,
+        chaining=placement.chaining,
+        description=made.notes.description,
     )
 
 
@@ -232,8 +233,8 @@ def _parallelism_faults(
 ) -> list[UserError]:
     faults: list[UserError] = []
     for made, node in zip(operators, nodes, strict=True):
-        where = f"operator '{node.name}'"
-        if made.parallelism_max is not None and node.parallelism > made.parallelism_max:
+        where, most = f"operator '{node.name}'", made.placement.most
+        if most is not None and node.parallelism > most:
             faults.append(
                 GraphError(
                     f"The parallelism of non parallel operator must be 1, not {node.parallelism}",

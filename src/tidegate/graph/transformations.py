@@ -6,7 +6,7 @@ together never changes. Ids only count the calls, so that a node's inputs have l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -37,34 +37,59 @@ class ChainingStrategy(Enum):
     NEVER = "NEVER"
 
 
+@dataclass(slots=True)
+class StateOf:
+    """State of an operator, and how a restore finds it.
+
+    keyed: its inputs must be key exchanges, but for those after the first that are broadcast. kept:
+    it has state that a restore looks up by its id.
+    """
+
+    keyed: bool = False
+    kept: bool = False
+    uid: str | None = None
+    uid_hash: OperatorId | None = None
+
+
+@dataclass(slots=True)
+class Placement:
+    """Number of an operator's subtasks, and its readiness to share their tasks.
+
+    most: what ``parallelism`` may be at most, 1 for what cannot be split. is_set: whether the
+    program chose it for this operator.
+    """
+
+    parallelism: int
+    most: int | None = None
+    is_set: bool = False
+    max_parallelism: int | None = None
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+
+
+@dataclass(slots=True)
+class Notes:
+    """Text for plans, and settings that are kept without effect.
+
+    slot_sharing_group: needless, since each slot hosts a subtask of every vertex.
+    """
+
+    description: str = ""
+    buffer_timeout_ms: int | None = None
+    slot_sharing_group: str | None = None
+
+
 @dataclass(slots=True, eq=False)
 class OperatorTransformation:
-    """An operator and where its input comes from; inputs stand in the order of its ports.
-
-    parallelism_max: what ``parallelism`` may be at most, 1 for what cannot be split.
-    parallelism_set: whether the program chose it for this operator. keyed: its inputs must be key
-    exchanges, but for those after the first that are broadcast. stateful: has state that a restore
-    looks up by its id. slot_sharing_group: only kept, since each slot hosts a subtask of every
-    vertex.
-    """
+    """An operator and where its input comes from; inputs stand in the order of its ports."""
 
     id: int
     kind: NodeKind
     name: str
     operator: Operator
     inputs: tuple[Transformation, ...]
-    parallelism: int
-    parallelism_max: int | None = None
-    parallelism_set: bool = False
-    max_parallelism: int | None = None
-    keyed: bool = False
-    stateful: bool = False
-    uid: str | None = None
-    uid_hash: OperatorId | None = None
-    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
-    description: str = ""
-    buffer_timeout_ms: int | None = None
-    slot_sharing_group: str | None = None
+    placement: Placement
+    state: StateOf = field(default_factory=StateOf)
+    notes: Notes = field(default_factory=Notes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

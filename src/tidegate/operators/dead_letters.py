@@ -39,8 +39,8 @@ class DeadLetterOperator(Operator):
         self._operator.check()
 
     def open(self, context: OperatorContext) -> None:
-        self._where = f"operator '{context.name}'"
-        self._letters = context.metrics.counter("numDeadLetters")
+        self._where = f"operator '{context.info.name}'"
+        self._letters = context.tasks.metrics.counter("numDeadLetters")
         self._operator.open(context)
 
     def declare(self, context: OperatorContext) -> None:

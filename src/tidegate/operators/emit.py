@@ -127,7 +127,6 @@ def _draw(results: Iterator[object], rows_max: int, timed: Timed | None, batch: 
 
 
 def then_fail(failure: TidegateError) -> Steps:
-    """Fails after the earlier results were emitted."""
     yield None
     raise failure
 
@@ -145,7 +144,6 @@ def in_pieces(piece: Callable[[], Steps | None], is_due: Callable[[], bool]) -> 
 
 
 def ahead_of(watermark: Watermark, steps: Steps | None, out: Output) -> Steps:
-    """Runs steps before a watermark, then emits it."""
     yield from steps or ()
     out.emit_watermark(watermark)
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.api.functions import CheckpointedFunction, CheckpointListener, Function
+from tidegate.api.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    Function,
+    RuntimeContext,
+)
 from tidegate.api.operator import Operator
 from tidegate.errors import GraphError, TidegateError
 from tidegate.operators.emit import Draws
@@ -35,7 +40,6 @@ class FunctionOperator(Operator):
 
     @property
     def _functions(self) -> tuple[object, ...]:
-        """Objects that are opened, closed and told of checkpoints."""
         return (self._function,)
 
     def open(self, context: OperatorContext) -> None:
@@ -43,15 +47,17 @@ class FunctionOperator(Operator):
         self._prepare(context)
 
     def _prepare(self, context: OperatorContext) -> None:
-        self._name = context.name
-        self._draws = Draws(2 * context.settings.rows, context.monotonic_ms)
-        self._own = None if context.settings.object_reuse else copier_of_results(self.result_type)
+        self._name = context.info.name
+        settings = context.info.settings
+        self._draws = Draws(2 * settings.rows, context.time.monotonic_ms)
+        self._own = None if settings.object_reuse else copier_of_results(self.result_type)
         self._open_functions(context)
 
     def _open_functions(self, context: OperatorContext) -> None:
         for function in self._functions:
             if isinstance(function, Function):
-                self._guarded(function.open, context.runtime)
+                runtime = RuntimeContext(context.info, context.state, context.tasks.metrics)
+                self._guarded(function.open, runtime)
 
     def snapshot(self, context: SnapshotContext) -> None:
         for function in self._functions:

@@ -6,8 +6,9 @@ from itertools import compress
 from operator import length_hint
 from typing import TYPE_CHECKING
 
+from tidegate.api.functions import SinkFunction
 from tidegate.api.rows.batches import as_rows
-from tidegate.model.elements import RowBatch
+from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import emit_rows, then_fail
 from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator
@@ -16,9 +17,9 @@ from tidegate.operators.row_loop import stamps_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidegate.api.operator import Output, Steps
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.errors import TidegateError
-    from tidegate.model.elements import Batch
+    from tidegate.model.elements import Batch, Watermark
     from tidegate.operators.function import RowCall
 
 
@@ -122,3 +123,53 @@ def each(
         stopped = StopIteration("raised by the function itself")
         return results, user_code_failed(stopped, operator=operator, row=values[len(results)])
     return results, None
+
+
+class SinkContext:
+    """The ``Context`` of a sink function; one for each operator, set for each row."""
+
+    __slots__ = ("current_processing_time", "timestamp_ms", "watermark_ms")
+
+    def __init__(self, context: OperatorContext) -> None:
+        self.current_processing_time = context.time.processing_time
+        self.timestamp_ms: int | None = None
+        self.watermark_ms = MIN_TIMESTAMP_MS
+
+    def current_watermark(self) -> int:
+        return self.watermark_ms
+
+    def timestamp(self) -> int | None:
+        return self.timestamp_ms
+
+
+class SinkFunctionOperator(FunctionOperator):
+    """Calls a sink function, or a plain function, for each record."""
+
+    writes = True
+
+    def __init__(self, function: object) -> None:
+        super().__init__(function, "invoke")
+
+    def open(self, context: OperatorContext) -> None:
+        self._row = SinkContext(context)
+        super().open(context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        rows, context, call = as_rows(batch), self._row, self._call
+        value: object = None
+        try:
+            if isinstance(self._function, SinkFunction):
+                for value, context.timestamp_ms in zip(rows.values, stamps_of(rows), strict=False):
+                    call(value, context)
+            else:
+                for value in rows.values:
+                    call(value)
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, row=value) from error
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> None:
+        self._row.watermark_ms = watermark.ms
+
+    def finish(self, out: Output) -> None:
+        if isinstance(self._function, SinkFunction):
+            self._guarded(self._function.finish)

@@ -125,10 +125,10 @@ MODULES: Final = {module: tuple(names.split()) for module, names in _TEXTS.items
 
 _ELSEWHERE: Final = {
     "BasicTypeInfo": "tidegate.typeinfo.types",
-    "CountWindowSerializer": "tidegate.api.windows.window_serializers",
+    "CountWindowSerializer": "tidegate.api.windows.window",
     "Counter": "tidegate.metrics",
     "Distribution": "tidegate.metrics",
-    "GlobalWindowSerializer": "tidegate.api.windows.window_serializers",
+    "GlobalWindowSerializer": "tidegate.api.windows.window",
     "ListTypeInfo": "tidegate.typeinfo.types",
     "MapTypeInfo": "tidegate.typeinfo.types",
     "MAX_LONG_VALUE": "tidegate.model.elements:MAX_WATERMARK_MS",
@@ -138,8 +138,8 @@ _ELSEWHERE: Final = {
     "PrimitiveArrayTypeInfo": "tidegate.typeinfo.types",
     "SqlTimeTypeInfo": "tidegate.typeinfo.types",
     "StreamingFileSink": "tidegate.connectors.files.file_sink:FileSink",
-    "TimeWindowSerializer": "tidegate.api.windows.window_serializers",
-    "TypeSerializer": "tidegate.api.windows.window_serializers",
+    "TimeWindowSerializer": "tidegate.api.windows.window",
+    "TypeSerializer": "tidegate.api.windows.window",
 }
 
 _NAMES: Final = frozenset(name for names in MODULES.values() for name in names)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web import Request
 
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.clock import Clock
     from tidegate.ha.filesystem import RunBlocking
     from tidegate.jobmaster.view import JobView, SubtaskView, VertexView

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.clock import Clock
     from tidegate.model.chance import Chance
     from tidegate.model.ids import Epoch

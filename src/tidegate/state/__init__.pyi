@@ -20,4 +20,4 @@ from tidegate.api.state import State as State
 from tidegate.api.state import StateDescriptor as StateDescriptor
 from tidegate.api.state import ValueState as ValueState
 from tidegate.api.state import ValueStateDescriptor as ValueStateDescriptor
-from tidegate.api.state.ttl import StateTtlConfig as StateTtlConfig
+from tidegate.api.state.descriptors import StateTtlConfig as StateTtlConfig

@@ -415,7 +415,7 @@ class _Subtask:
         return self._subtask.input.gate
 
     def open(self, state: RestoredOperatorState) -> None:
-        self._chained.context.backend.restore(state, InlineReader("a snapshot of the harness"))
+        self._chained.backend.restore(state, InlineReader("a snapshot of the harness"))
         self._subtask.chain.open()
 
     def begin(self) -> None:
@@ -441,17 +441,17 @@ class _Subtask:
             await left
 
     async def snapshot(self, checkpoint: CheckpointId) -> SubtaskState:
-        context = self._chained.context
+        chained = self._chained
         if not self._chained.can_be_cut:
             raise GraphError(
-                f"'{context.name}' waits in the middle of its work, where an engine would "
-                "not take a checkpoint yet",
+                f"'{chained.context.info.name}' waits in the middle of its work, where an engine "
+                "would not take a checkpoint yet",
                 where="OperatorHarness.snapshot",
                 remedy="Let the time pass that it waits for, with advance_time.",
             )
         self.operator.before_barrier(checkpoint, self._chained.out)
         durable = self.operator.snapshot(SnapshotContext(checkpoint, self.clock.wall_ms()))
-        pending = context.backend.snapshot(checkpoint)
+        pending = chained.backend.snapshot(checkpoint)
         if durable is not None:
             await durable
         pending.finish()
@@ -479,8 +479,8 @@ class _Subtask:
     def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
         self._loop.wake_at(at_ms, act)
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
-        self._loop.start(work)
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        self._loop.start(coroutine)
 
     def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
         async def wait() -> None:
@@ -520,8 +520,9 @@ class _Subtask:
         pass
 
     def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
+        name = self._chained.context.info.name
         raise GraphError(
-            f"'{self._chained.context.name}' talks to its coordinator, which a harness has not",
+            f"'{name}' talks to its coordinator, which a harness has not",
             where="OperatorHarness",
             remedy="Test sources and collecting sinks in a program that runs with local().",
         )

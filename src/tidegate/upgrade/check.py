@@ -207,19 +207,13 @@ class Checked(BaseException):
         return self._outcome
 
 
-class ChecksOnly:
-    """A ``Runtime`` that compares a job with a snapshot."""
+def check_only(graph: JobGraph, snapshot: str) -> NoReturn:
+    """Compares a job with a snapshot, in the place of running it. Raises Checked.
 
-    def __init__(self, snapshot: str) -> None:
-        self._snapshot = snapshot
-
-    def submit(self, graph: JobGraph) -> NoReturn:
-        """Raises Checked.
-
-        Makes the report now, while the program is still ``__main__``: state may be of its classes.
-        """
-        try:
-            outcome = check_upgrade(graph, self._snapshot)
-        except TidegateError as error:
-            outcome = error
-        raise Checked(outcome)
+    Makes the report now, while the program is still ``__main__``: state may be of its classes.
+    """
+    try:
+        outcome = check_upgrade(graph, snapshot)
+    except TidegateError as error:
+        outcome = error
+    raise Checked(outcome)

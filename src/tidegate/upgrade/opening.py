@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
-from tidegate.metrics import MetricRegistry
 from tidegate.model.deployment import Deployment
 from tidegate.model.descriptors import as_ours
 from tidegate.slot.loop.beside import DaemonThreads
-from tidegate.slot.subtask.context import SlotOperatorContext
+from tidegate.slot.subtask.context import context_of
 from tidegate.storage.reading import InlineReader
 from tidegate.upgrade.recording import RecordingStates
 
@@ -131,10 +130,7 @@ class DryOpening:
         self, operator: Operator, info: OperatorInfo, vertex: Vertex, states: RecordingStates
     ) -> None:
         deployment = Deployment.without_job(vertex, self._settings, restored=self._checkpoint)
-        host, metrics = _Nowhere(self._clock, operator), MetricRegistry(self._clock.monotonic_ms)
-        context = SlotOperatorContext(
-            info, deployment, host, states.backend, metrics.group(), states
-        )
+        context = context_of(info, deployment, _Nowhere(self._clock, operator), states)
         try:
             operator.declare(context)
         finally:
@@ -158,8 +154,8 @@ class _Nowhere:
     def threads(self, limit: int) -> DaemonThreads:
         return DaemonThreads(limit)
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
-        work.close()
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        coroutine.close()
 
     def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None: ...
 

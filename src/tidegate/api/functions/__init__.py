@@ -24,8 +24,8 @@ from tidegate.api.functions.runtime_context import (
     ReduceFunction,
     ReducingStateDescriptor,
     RuntimeContext,
-    SnapshotContext,
 )
+from tidegate.api.operator import SnapshotContext
 
 __all__ = [
     "AggregateFunction",

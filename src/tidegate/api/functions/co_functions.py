@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from tidegate.api.functions.row_functions import KeyedProcessFunction, ProcessFunction
+from tidegate.api.functions.row_functions import KeyedProcessFunction, ProcessFunction, TimeContext
 from tidegate.api.functions.runtime_context import Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidegate.api.functions.row_functions import TimeDomain, TimerService
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.state.descriptors import MapStateDescriptor
     from tidegate.api.state.states import BroadcastState, ReadOnlyBroadcastState
@@ -97,20 +96,6 @@ class KeyedCoProcessFunction(Function, Generic[In1, In2, Out]):
         """
 
 
-class TimeContext(Protocol):
-    """Time, for the current record of either stream."""
-
-    def timestamp(self) -> int | None:
-        """Event time of the record, milliseconds; None if it has none."""
-        ...
-
-    def current_processing_time(self) -> int: ...
-
-    def current_watermark(self) -> int:
-        """Current event time of the operator; ``MIN_TIMESTAMP_MS`` before the first watermark."""
-        ...
-
-
 class WritingContext(TimeContext, Protocol):
     """Facts about a broadcast record."""
 
@@ -176,19 +161,11 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[Key, I
     class Context(WritingContext, Protocol):
         """Facts about a broadcast record."""
 
-    class ReadOnlyContext(ReadingContext, Protocol):
+    class ReadOnlyContext(ReadingContext, KeyedProcessFunction.Context, Protocol):
         """Facts about a record of the keyed stream."""
 
-        def get_current_key(self) -> object: ...
-
-        def timer_service(self) -> TimerService: ...
-
-    class OnTimerContext(ReadOnlyContext, Protocol):
+    class OnTimerContext(ReadOnlyContext, KeyedProcessFunction.OnTimerContext, Protocol):
         """Facts about a timer that is due; ``timestamp`` is its time."""
-
-        def time_domain(self) -> TimeDomain:
-            """Domain of the timer: event time or processing time."""
-            ...
 
     @abstractmethod
     def process_element(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.state.column_states import ColumnState, ColumnStateDescriptor
+    from tidegate.api.state.states import ColumnState, ColumnStateDescriptor
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
@@ -141,16 +141,10 @@ class ProcessFunction(Function, Generic[In, Out]):
 class KeyedProcessFunction(Function, Generic[In, Out]):
     """A ``ProcessFunction`` on a keyed stream: with state and timers of the current key."""
 
-    class Context(Protocol):
+    class Context(ProcessFunction.Context, Protocol):
         """Facts about the current record."""
 
         def get_current_key(self) -> object: ...
-
-        def timestamp(self) -> int | None:
-            """Event time of the record, milliseconds; None if it has none."""
-            ...
-
-        def timer_service(self) -> TimerService: ...
 
     class OnTimerContext(Context, Protocol):
         """Facts about a timer that is due; ``timestamp`` is its time."""
@@ -216,6 +210,20 @@ class KeyedBatchFunction(Function):
         """
 
 
+class TimeContext(Protocol):
+    """Time, for the current record."""
+
+    def timestamp(self) -> int | None:
+        """Event time of the record, milliseconds; None if it has none."""
+        ...
+
+    def current_processing_time(self) -> int: ...
+
+    def current_watermark(self) -> int:
+        """Current event time of the operator; ``MIN_TIMESTAMP_MS`` before the first watermark."""
+        ...
+
+
 class SinkFunction(Function, Generic[In]):
     """Writes records somewhere, one by one: at-least-once, so that writing twice must do no harm.
 
@@ -233,18 +241,8 @@ class SinkFunction(Function, Generic[In]):
     ...         self.table.close()
     """
 
-    class Context(Protocol):
+    class Context(TimeContext, Protocol):
         """Facts about the current record."""
-
-        def timestamp(self) -> int | None:
-            """Event time of the record, milliseconds; None if it has none."""
-            ...
-
-        def current_processing_time(self) -> int: ...
-
-        def current_watermark(self) -> int:
-            """Current event time of the sink; ``MIN_TIMESTAMP_MS`` before the first watermark."""
-            ...
 
     @abstractmethod
     def invoke(self, value: In, context: SinkFunction.Context, /) -> None:

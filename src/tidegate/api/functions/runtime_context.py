@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic
 
-from tidegate.api.state.descriptors import StateDescriptor, declared
+from tidegate.api.state.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+    declared,
+)
+from tidegate.errors import UserError, with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from typing_extensions import TypeVar
 
-    from tidegate.api.state.descriptors import (
-        ListStateDescriptor,
-        MapStateDescriptor,
-        OperatorStateDescriptor,
-        ValueStateDescriptor,
-    )
+    from tidegate.api.operator import OperatorStates, SnapshotContext, SubtaskInfo
+    from tidegate.api.state.descriptors import OperatorStateDescriptor, StateTtlConfig
     from tidegate.api.state.states import (
         AggregatingState,
         BroadcastState,
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
         ReducingState,
         ValueState,
     )
-    from tidegate.api.state.ttl import StateTtlConfig
     from tidegate.metrics import MetricGroup
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.hints import TypeHint
@@ -56,86 +58,112 @@ In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
 
 
-class KeyedStateStore(Protocol):
+class KeyedStateStore(ABC):
     """Keyed state by descriptor."""
+
+    @abstractmethod
+    def _keyed_state(self, given: StateDescriptor, kind: type[StateDescriptor], call: str) -> Any:
+        """State of the current key. kind: descriptors that the call takes."""
 
     def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
         """Value state of the current key."""
-        ...
+        return self._keyed_state(state_descriptor, ValueStateDescriptor, "get_state")
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """List state of the current key."""
-        ...
+        return self._keyed_state(state_descriptor, ListStateDescriptor, "get_list_state")
 
     def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """Map state of the current key."""
-        ...
+        return self._keyed_state(state_descriptor, MapStateDescriptor, "get_map_state")
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
         """Reducing state of the current key."""
-        ...
+        return self._keyed_state(state_descriptor, ReducingStateDescriptor, "get_reducing_state")
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor[A, R]
     ) -> AggregatingState[A, R]:
         """Aggregating state of the current key."""
-        ...
+        kind, call = AggregatingStateDescriptor, "get_aggregating_state"
+        return self._keyed_state(state_descriptor, kind, call)
 
 
-class RuntimeContext(KeyedStateStore, Protocol):
+class RuntimeContext(KeyedStateStore):
     """Place of a function in the job, and its state. Passed to ``open``."""
+
+    def __init__(self, info: SubtaskInfo, state: OperatorStates, metrics: MetricGroup) -> None:
+        self._info = info
+        self._state = state
+        self._metrics = metrics
 
     def get_job_id(self) -> str:
         """Id of the job, 32 hexadecimal digits."""
-        ...
+        return self._info.job
 
     def get_task_name(self) -> str:
         """Name of the function's vertex."""
-        ...
+        return self._info.task
 
     def get_task_name_with_subtasks(self) -> str:
         """Name of the vertex with index and parallelism: ``name (2/4)``, counted from 1."""
-        ...
+        return self._info.numbered_task
 
     def get_number_of_parallel_subtasks(self) -> int:
         """Parallelism of the operator."""
-        ...
+        return self._info.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
         """Number of key groups of the operator."""
-        ...
+        return self._info.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
         """Index of this subtask, from 0."""
-        ...
+        return self._info.subtask
 
     def get_attempt_number(self) -> int:
         """Number of earlier deployments of the subtask."""
-        ...
+        return self._info.attempt
 
     def get_job_parameters(self) -> Mapping[str, str]:
         """Parameters set with ``pipeline.global-job-parameters``."""
-        ...
+        return self._info.parameters
 
     def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
         """One job parameter, or the default."""
-        ...
+        return self._info.parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
         """Metrics of this operator."""
-        ...
+        return self._metrics
 
     def get_operator_list_state(
         self, state_descriptor: OperatorStateDescriptor[T]
     ) -> OperatorListState[T]:
         """List state of the subtask; split on restore or given whole to all, as described."""
-        ...
+        return self._state.operator_state(state_descriptor)
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]
     ) -> BroadcastState[K, V]:
         """A map that is the same in every subtask; on restore each gets a copy."""
-        ...
+        return self._state.broadcast_state(state_descriptor)
+
+    def _keyed_state(self, given: object, kind: type[StateDescriptor], call: str) -> Any:
+        if not isinstance(given, kind):
+            raise UserError(
+                f"{call} takes {with_article(kind)}, not {given!r}",
+                where=f"operator '{self._info.name}'",
+                remedy="Describe the state by its name and type, and ask by the call of its kind.",
+            )
+        if not self._info.keyed:
+            raise UserError(
+                f"{call} asks for keyed state on a stream without keys",
+                where=f"operator '{self._info.name}', state '{given.name}'",
+                remedy="Call key_by before the step; or keep state of the subtask with "
+                "get_operator_list_state.",
+            )
+        return self._state.keyed_state(given)
 
 
 class Function:
@@ -196,14 +224,6 @@ class AggregateFunction(Function, Generic[In_contra, Acc, Out_co]):
     @abstractmethod
     def merge(self, acc_a: Acc, acc_b: Acc, /) -> Acc:
         """Combines two accumulators into one."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotContext:
-    """Facts about the checkpoint under way. triggered_ms: wall clock."""
-
-    checkpoint: CheckpointId
-    triggered_ms: int
 
 
 @dataclass(slots=True)

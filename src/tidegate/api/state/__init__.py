@@ -1,12 +1,5 @@
 """State of functions and operators: views, descriptors, and how long state lives."""
 
-from tidegate.api.state.column_states import (
-    ColumnState,
-    ColumnStateDescriptor,
-    KeyedColumns,
-    KeyedPane,
-    KeyedPanes,
-)
 from tidegate.api.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -19,6 +12,11 @@ from tidegate.api.state.states import (
     AggregatingState,
     AppendingState,
     BroadcastState,
+    ColumnState,
+    ColumnStateDescriptor,
+    KeyedColumns,
+    KeyedPane,
+    KeyedPanes,
     ListState,
     MapState,
     MergingState,

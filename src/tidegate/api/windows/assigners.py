@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from tidegate.api.windows.triggers import Trigger
-    from tidegate.api.windows.window_serializers import TypeSerializer
+    from tidegate.api.windows.window import TypeSerializer
     from tidegate.config.spans import Span
     from tidegate.typeinfo.types import TypeInformation
 
@@ -230,18 +230,23 @@ class SessionWindows(_TimeWindows, MergingWindowAssigner[Any, TimeWindow]):
 
 
 @dataclass(frozen=True)
-class EventTimeSessionWindows(SessionWindows):
+class _FixedGap(SessionWindows):
+    session_gap: int
+
+    @classmethod
+    def with_gap(cls, size: Span) -> Self:
+        """Sessions that end after this time without records. Raises GraphError below 1 ms."""
+        return cls(_checked_gap(cls.__name__, size))
+
+    def gap_ms(self, element: Any) -> int:
+        return self.session_gap
+
+
+class EventTimeSessionWindows(_FixedGap):
     """Sessions in event time.
 
     >>> EventTimeSessionWindows.with_gap(Time.minutes(30))
     """
-
-    session_gap: int
-
-    @staticmethod
-    def with_gap(size: Span) -> EventTimeSessionWindows:
-        """Sessions that end after this time without records. Raises GraphError below 1 ms."""
-        return EventTimeSessionWindows(_checked_gap("EventTimeSessionWindows", size))
 
     @staticmethod
     def with_dynamic_gap(
@@ -250,23 +255,12 @@ class EventTimeSessionWindows(SessionWindows):
         """Sessions whose gap depends on the record: an extractor, or a function of the record."""
         return DynamicEventTimeSessionWindows(extractor)
 
-    def gap_ms(self, element: Any) -> int:
-        return self.session_gap
-
     def is_event_time(self) -> bool:
         return True
 
 
-@dataclass(frozen=True)
-class ProcessingTimeSessionWindows(SessionWindows):
+class ProcessingTimeSessionWindows(_FixedGap):
     """Sessions by the wall clock."""
-
-    session_gap: int
-
-    @staticmethod
-    def with_gap(size: Span) -> ProcessingTimeSessionWindows:
-        """Sessions that end after this time without records. Raises GraphError below 1 ms."""
-        return ProcessingTimeSessionWindows(_checked_gap("ProcessingTimeSessionWindows", size))
 
     @staticmethod
     def with_dynamic_gap(
@@ -274,9 +268,6 @@ class ProcessingTimeSessionWindows(SessionWindows):
     ) -> DynamicProcessingTimeSessionWindows:
         """Sessions whose gap depends on the record: an extractor, or a function of the record."""
         return DynamicProcessingTimeSessionWindows(extractor)
-
-    def gap_ms(self, element: Any) -> int:
-        return self.session_gap
 
     def is_event_time(self) -> bool:
         return False
@@ -293,6 +284,13 @@ class _DynamicGap(SessionWindows):
             )
         self._extract = extract
 
+    @classmethod
+    def with_dynamic_gap(
+        cls, extractor: SessionWindowTimeGapExtractor | Callable[[Any], int]
+    ) -> Self:
+        """Sessions with the gap that the extractor, or a function, gives for a record."""
+        return cls(extractor)
+
     def gap_ms(self, element: Any) -> int:
         """Gap from the extractor. Raises ValueError for an invalid one."""
         gap: Any = self._extract(element)
@@ -304,26 +302,12 @@ class _DynamicGap(SessionWindows):
 class DynamicEventTimeSessionWindows(_DynamicGap):
     """Sessions in event time whose gap depends on the record."""
 
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
-    ) -> DynamicEventTimeSessionWindows:
-        """Sessions with the gap that the extractor, or a function, gives for a record."""
-        return DynamicEventTimeSessionWindows(extractor)
-
     def is_event_time(self) -> bool:
         return True
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicGap):
     """Sessions by the wall clock whose gap depends on the record."""
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
-    ) -> DynamicProcessingTimeSessionWindows:
-        """Sessions with the gap that the extractor, or a function, gives for a record."""
-        return DynamicProcessingTimeSessionWindows(extractor)
 
     def is_event_time(self) -> bool:
         return False

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
 from tidegate.api.functions.runtime_context import ReduceFunction, ReducingStateDescriptor
+from tidegate.api.windows.evictors import EvictorContext
 from tidegate.config.spans import millis_of
 from tidegate.errors import GraphError
 from tidegate.typeinfo.types import LONG
@@ -63,16 +64,8 @@ class TriggerResult(Enum):
         return self is TriggerResult.PURGE or self is TriggerResult.FIRE_AND_PURGE
 
 
-class TriggerContext(Protocol):
+class TriggerContext(EvictorContext, Protocol):
     """Time, timers and state of a trigger, for one key and window."""
-
-    def get_current_processing_time(self) -> int:
-        """Wall clock, milliseconds since 1970."""
-        ...
-
-    def get_current_watermark(self) -> int:
-        """Current event time of the operator, milliseconds."""
-        ...
 
     def get_metric_group(self) -> MetricGroup:
         """Metrics of the operator."""

@@ -19,8 +19,7 @@ from tidegate.errors import RestoreRefused
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from tidegate.api.source import EnumeratorContext, ReaderContext
-    from tidegate.api.staging import Staged
+    from tidegate.api.source import EnumeratorContext, ReaderContext, Staged
     from tidegate.model.ids import CheckpointId
 
 _FORMAT = ParquetFormat()

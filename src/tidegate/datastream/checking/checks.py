@@ -115,7 +115,7 @@ def _returned(before: dis.Instruction, step: dis.Instruction) -> object:
 
 def check_batch_function(given: object, kind: type[Function], call: str, form: str) -> None:
     """Works as `check_function`; also raises GraphError for an unavailable form of batches."""
-    from tidegate.operators.arrow.frames import check_form
+    from tidegate.operators.arrow import check_form
 
     check_function(given, kind, call)
     check_form(form, call)
@@ -279,18 +279,19 @@ def check_key_type(key_type: TypeInformation | None, call: str) -> None:
 
 def set_parallelism(made: OperatorTransformation, parallelism: int) -> None:
     check_parallelism(parallelism)
-    if made.parallelism_max is not None and parallelism > made.parallelism_max:
+    placement = made.placement
+    if placement.most is not None and parallelism > placement.most:
         raise GraphError(
             f"The parallelism of non parallel operator must be 1, not {parallelism}",
             where=f"operator '{made.name}'",
             remedy="Remove set_parallelism here; the next step may have its own.",
         )
-    made.parallelism, made.parallelism_set = parallelism, True
+    placement.parallelism, placement.is_set = parallelism, True
 
 
 def set_max_parallelism(made: OperatorTransformation, max_parallelism: int) -> None:
     check_parallelism(1, max_parallelism)
-    made.max_parallelism = max_parallelism
+    made.placement.max_parallelism = max_parallelism
 
 
 def set_uid_hash(made: OperatorTransformation, uid_hash: str) -> None:
@@ -302,4 +303,4 @@ def set_uid_hash(made: OperatorTransformation, uid_hash: str) -> None:
             where=f"operator '{made.name}'",
             remedy="Take the id from the log or from the checkpoint.",
         )
-    made.uid_hash = OperatorId(bytes.fromhex(uid_hash))
+    made.state.uid_hash = OperatorId(bytes.fromhex(uid_hash))

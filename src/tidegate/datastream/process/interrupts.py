@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import FrameType
 
-    from tidegate.api.job.client import JobClient, JobExecutionResult
+    from tidegate.api.job import JobClient, JobExecutionResult
 
 CANCEL_TIMEOUT_S: Final = 30.0
 """How long a job that is to end is waited for."""

@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
     from tidegate.api.aggregates import Aggregate
     from tidegate.api.operator import KeyBy, Operator
-    from tidegate.operators.arrow.frames import Form
+    from tidegate.operators.arrow import Form
 
 
 def mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator:
-    from tidegate.operators.arrow.batches import MapBatchesOperator
+    from tidegate.operators.arrow import MapBatchesOperator
 
     checks.check_batch_function(func, MapFunction, "map_batches", form)
     return MapBatchesOperator(cast("Callable[..., object]", func), schema, form)
 
 
 def flat_mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator:
-    from tidegate.operators.arrow.batches import FlatMapBatchesOperator
+    from tidegate.operators.arrow import FlatMapBatchesOperator
 
     checks.check_batch_function(func, FlatMapFunction, "flat_map_batches", form)
     return FlatMapBatchesOperator(cast("Callable[..., object]", func), schema, form)
 
 
 def filtering(func: object, form: Form) -> Operator:
-    from tidegate.operators.arrow.batches import FilterBatchesOperator
+    from tidegate.operators.arrow import FilterBatchesOperator
 
     checks.check_batch_function(func, FilterFunction, "filter_batches", form)
     return FilterBatchesOperator(cast("Callable[..., object]", func), form)
@@ -48,8 +48,7 @@ def processing(
     func: KeyedBatchFunction, schema: pa.Schema | None, key: KeyBy, form: Form
 ) -> Operator:
     """An operator that gives batches for each, with columns of state. Raises GraphError."""
-    from tidegate.operators.arrow.batches import ProcessBatchesOperator
-    from tidegate.operators.arrow.frames import check_form
+    from tidegate.operators.arrow import ProcessBatchesOperator, check_form
 
     checks.check_function_object(
         func,

@@ -59,7 +59,7 @@ def send_failed_rows(program: Program, folder: str) -> None:
         lines = program.add(NodeKind.OPERATOR, "Dead letters", operator, (letters,))
         sink = SinkOperator(FileSink.json(folder))
         written = program.add(NodeKind.SINK, "FileSink", sink, (lines,), stateful=True)
-        lines.uid, written.uid = "dead-letters", "dead-letters-sink"
+        lines.state.uid, written.state.uid = "dead-letters", "dead-letters-sink"
 
 
 def _can_tell(step: OperatorTransformation) -> bool:
@@ -68,7 +68,7 @@ def _can_tell(step: OperatorTransformation) -> bool:
     if _is_async(operator):
         return operator.dead_letters is None
     # A subclass, such as one with keyed state, is another kind of step.
-    return type(operator) in _row_by_row() and not step.keyed and not step.stateful
+    return type(operator) in _row_by_row() and not step.state.keyed and not step.state.kept
 
 
 def _is_async(operator: Operator) -> TypeGuard[AsyncWaitOperator]:
@@ -78,7 +78,7 @@ def _is_async(operator: Operator) -> TypeGuard[AsyncWaitOperator]:
 
 
 def _row_by_row() -> tuple[type[Operator], ...]:
-    from tidegate.operators.arrow.batches import (
+    from tidegate.operators.arrow import (
         FilterBatchesOperator,
         FlatMapBatchesOperator,
         MapBatchesOperator,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidegate.api.functions import SinkFunction
 from tidegate.datastream.checking import checks
 from tidegate.datastream.checking.types import converted
+from tidegate.datastream.spark_frames import load_frames
 from tidegate.errors import GraphError, with_article
-from tidegate.graph.runtime import load_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def reading(
 
 
 def restamping(strategy: WatermarkStrategy) -> Operator:
-    from tidegate.operators.event_time.restamping import TimestampsOperator
+    from tidegate.operators.event_time.event_time import TimestampsOperator
 
     checks.check_strategy(strategy, "assign_timestamps_and_watermarks", can_rest=False)
     return TimestampsOperator(strategy)
@@ -100,7 +100,7 @@ def into(sink: Sink) -> Operator:
 
 
 def into_function(function: SinkFunction[Any] | Callable[[Any], object]) -> Operator:
-    from tidegate.operators.sinks.function_sink import SinkFunctionOperator
+    from tidegate.operators.map import SinkFunctionOperator
 
     checks.check_function(function, SinkFunction, "add_sink")
     return SinkFunctionOperator(function)
@@ -180,7 +180,7 @@ def table_of(given: object, call: str) -> pa.Table:
     """
     import pyarrow as pa
 
-    from tidegate.operators.arrow.frames import taken
+    from tidegate.operators.arrow import taken
 
     if isinstance(given, pa.Table):
         return given

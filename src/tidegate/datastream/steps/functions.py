@@ -21,7 +21,7 @@ from tidegate.api.functions.co_functions import (
 )
 from tidegate.api.functions.window_functions import ProcessWindowFunction
 from tidegate.api.state import MapStateDescriptor, ValueStateDescriptor
-from tidegate.api.state.ttl import StateTtlConfig
+from tidegate.api.state.descriptors import StateTtlConfig
 from tidegate.errors import UserError
 from tidegate.typeinfo.types import BOOLEAN, LONG, PICKLED, ListTypeInfo
 

@@ -50,12 +50,12 @@ def partition_of(partitioner: object) -> Callable[..., int]:
 
 def reinterpreting(key: KeyBy) -> Operator:
     """An operator that fails the job for a record in a subtask that its key does not go to."""
-    from tidegate.operators.process.keying import ReinterpretOperator  # NumPy
+    from tidegate.operators.keys import ReinterpretOperator  # NumPy
 
     return ReinterpretOperator(key)
 
 
 def pairing() -> Operator:
-    from tidegate.operators.process.keying import WithKeyOperator  # NumPy
+    from tidegate.operators.keys import WithKeyOperator  # NumPy
 
     return WithKeyOperator()

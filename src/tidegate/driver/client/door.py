@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from tidegate.api.job.client import CheckpointDone
+from tidegate.api.job import CheckpointDone
 from tidegate.driver.client.requests import begin
 from tidegate.driver.telling import watching
 from tidegate.errors import FormatError, PeerLost, StorageFailed, TidegateError, UserError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.api.job.client import JobClient
+    from tidegate.api.job import JobClient
     from tidegate.model.ids import Epoch
     from tidegate.storage.store import Store
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tidegate.api.job.client import CheckpointDone, JobExecutionResult, JobSummary
+    from tidegate.api.job import CheckpointDone, JobExecutionResult, JobSummary
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.running import RunningJob
     from tidegate.jobmaster.events import JobEvent

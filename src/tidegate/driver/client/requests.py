@@ -20,7 +20,7 @@ from tidegate.storage import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tidegate.api.job.client import CheckpointDone, JobClient, JobExecutionResult
+    from tidegate.api.job import CheckpointDone, JobClient, JobExecutionResult
     from tidegate.driver.inbox import Answers, Inbox
     from tidegate.jobmaster.view import JobView
     from tidegate.model.settings import JobSettings

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidegate.api.job.client import JobSummary
+from tidegate.api.job import JobSummary
 from tidegate.config.log import process_log
 from tidegate.errors import StorageFailed
 from tidegate.model.control import JobStatus

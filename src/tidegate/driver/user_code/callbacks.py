@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from flinkformat.snapshots import MasterState
-from tidegate.api.job.failures import FailureContext, FailureKind
-from tidegate.api.job.listeners import JobExecutionStatusEvent
+from tidegate.api.job import FailureContext, FailureKind, JobExecutionStatusEvent
 from tidegate.errors import RestoreRefused, TidegateError, UserCodeFailed
 
 if TYPE_CHECKING:
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.api.job.failures import FailureEnricher
-    from tidegate.api.job.hooks import MasterTriggerRestoreHook
-    from tidegate.api.job.listeners import JobStatusChangedListener
+    from tidegate.api.job import FailureEnricher, JobStatusChangedListener, MasterTriggerRestoreHook
     from tidegate.ha.filesystem import RunBlocking
     from tidegate.jobmaster.commands import StatusChanged
     from tidegate.model.ids import CheckpointId, JobId, SlotId

@@ -149,7 +149,6 @@ class MeanAccumulator:
         return pa.array(_doubles(totals) / counts.to_numpy())
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
-        """The means; null without values."""
         counts = self._count.counts(pane, rows)
         none = counts == 0
         totals = _doubles(_array(self._total.values(pane, rows), self._total.type))

@@ -13,9 +13,12 @@ from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch
 from tidegate.operators.aggregates.accumulators import accumulator_of, held_type
 from tidegate.operators.aggregates.groups import Groups
-from tidegate.operators.arrow.batches import BATCH_CALL_S, arrow_batch
+from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Longs = NDArray[np.int64]
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
@@ -167,7 +170,7 @@ class AggregateBatchesOperator(Operator):
         self.key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        self._name = context.name
+        self._name = context.info.name
         self._pane = context.state.keyed_columns(self.key_type)
         self._columns: AggregatedColumns | None = None
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 def typed_reduce(
     call: Callable[[object, object], object], type_info: TypeInformation | None, operator: str
 ) -> Callable[[object, object], object]:
-    """The function, with results of the type that the next call expects."""
     match type_info:
         case TupleTypeInfo():
             is_right: Callable[[object], bool] = partial(_is_a, tuple)

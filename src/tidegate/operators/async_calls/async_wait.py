@@ -21,7 +21,14 @@ from tidegate.api.rows.batches import as_rows
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch
-from tidegate.operators.async_calls.async_queue import Call, CallQueue, OrderedQueue, UnorderedQueue
+from tidegate.operators.async_calls.async_queue import (
+    Call,
+    CallQueue,
+    LoopTasks,
+    OrderedQueue,
+    Seats,
+    UnorderedQueue,
+)
 from tidegate.operators.async_calls.attempts import Attempts
 from tidegate.operators.async_calls.call_batches import Batches, BatchLimits
 from tidegate.operators.async_calls.call_context import CallContext
@@ -33,7 +40,6 @@ from tidegate.operators.async_calls.call_places import (
 )
 from tidegate.operators.async_calls.call_processes import CallProcesses
 from tidegate.operators.async_calls.call_settings import Executor
-from tidegate.operators.async_calls.seats import LoopTasks, Seats
 from tidegate.operators.emit import emit_sorted
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
@@ -76,20 +82,19 @@ class AsyncWaitOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self._queue: CallQueue = OrderedQueue() if self._ordered else UnorderedQueue()
-        self._seats = Seats(self._settings.capacity, context.wake)
-        self._tasks = LoopTasks(context.start)
-        self._rows_max = 2 * context.settings.rows
+        self._seats = Seats(self._settings.capacity, context.tasks.wake)
+        self._tasks = LoopTasks(context.tasks.start)
+        self._rows_max = 2 * context.info.settings.rows
         self._leaving = 1  # results to pass on at once
         self._progress: asyncio.Future[None] | None = None
-        self._letters = context.metrics.counter("numDeadLetters")
-        context.metrics.gauge("callsGoingOnAfterTimeout", lambda: self._seats.going_on)
+        self._letters = context.tasks.metrics.counter("numDeadLetters")
+        context.tasks.metrics.gauge("callsGoingOnAfterTimeout", lambda: self._seats.going_on)
         self.declare(context)
         for value, timestamp_ms in self._state.get():
             self._admit(value, timestamp_ms)
         super().open(context)
 
     def declare(self, context: OperatorContext) -> None:
-        """Requests the state of calls in flight; the function has none."""
         self._state = cast(
             "OperatorListState[tuple[object, int | None]]",
             context.state.operator_state(OperatorStateDescriptor(IN_FLIGHT_STATE)),
@@ -99,7 +104,8 @@ class AsyncWaitOperator(FunctionOperator):
         place = self._place(context)
         self._open_places.append(place)
         shipped = isinstance(place, InProcesses)
-        opening = place.open(CallContext.of(context.runtime, self._name, shipped=shipped))
+        metrics = None if shipped else context.tasks.metrics
+        opening = place.open(CallContext(context.info, metrics))
         if opening is None:
             self._opened()
         else:
@@ -112,7 +118,7 @@ class AsyncWaitOperator(FunctionOperator):
     def _opened(self) -> None:
         self._seats.open()
         if self._seats.has_waiting:
-            self._context.wake()
+            self._context.tasks.wake()
 
     def _place(self, context: OperatorContext) -> Place:
         settings, function = self._settings, self._function
@@ -124,9 +130,9 @@ class AsyncWaitOperator(FunctionOperator):
             place = OnLoop(function, self._call)
         elif in_processes:
             shipped = ship.dumps((function, self._method), name=self._name)
-            place = InProcesses(CallProcesses(shipped), context.threads(at_once))
+            place = InProcesses(CallProcesses(shipped), context.tasks.threads(at_once))
         else:
-            place = OnThreads(function, self._call, context.threads(at_once))
+            place = OnThreads(function, self._call, context.tasks.threads(at_once))
         ask = place.call
         if batched:
             limits = BatchLimits(
@@ -144,9 +150,9 @@ class AsyncWaitOperator(FunctionOperator):
             ask,
             self._retry,
             self._seats,
-            context.metrics.counter("numCallsTimedOut"),
+            context.tasks.metrics.counter("numCallsTimedOut"),
             timeout_ms=settings.timeout_ms,
-            share=context.settings.object_reuse,
+            share=context.info.settings.object_reuse,
             operator=self._name,
         )
         return place
@@ -154,7 +160,6 @@ class AsyncWaitOperator(FunctionOperator):
     # --- what comes ---
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        """Starts as many calls as there is room for, and holds the input back for the others."""
         rows = as_rows(batch)
         stamps = stamps_of(rows)
         for value, timestamp_ms in zip(rows.values, stamps, strict=False):
@@ -186,7 +191,6 @@ class AsyncWaitOperator(FunctionOperator):
         return self._queue.empty
 
     def finish(self, out: Output) -> Steps:
-        """Waits for all calls in flight, which their timeouts bound."""
         yield from self._leave(out)
         while not self._queue.empty:
             yield self._next_done()
@@ -254,7 +258,7 @@ class AsyncWaitOperator(FunctionOperator):
         else:
             call.results = results if self._own is None else list(map(self._own, results))
         self._queue.done(call)
-        self._context.wake()
+        self._context.tasks.wake()
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.functions.async_functions import AsyncRetryStrategy
     from tidegate.metrics import Counter
-    from tidegate.operators.async_calls.async_queue import Call
-    from tidegate.operators.async_calls.seats import Seats
+    from tidegate.operators.async_calls.async_queue import Call, Seats
 
 
 class Attempts:
@@ -103,11 +102,9 @@ class Attempts:
         return predicate is not None and self._retry.can_retry(attempt) and predicate(outcome)
 
     def _given(self, value: object) -> object:
-        """The argument for the function, copied if a retry needs the original value."""
         return value if self._share else private_copy(value)
 
     def _late(self, value: object, expired: BaseException) -> list[object]:
-        """Results of the function's ``timeout`` for a value whose time is over."""
         if self._on_timeout is None:
             raise UserCodeFailed(
                 f"a call of operator '{self._operator}' took longer than {self._timeout_ms} ms",
@@ -156,7 +153,6 @@ def _cancelled() -> bool:
 
 
 def _timeout_of(function: object) -> Callable[[Any], list[Any]] | None:
-    """Result of the function's ``timeout``; None if a timeout fails the job."""
     if isinstance(function, AsyncFunction):
         given = cast("AsyncFunction[Any, Any]", function)
         return None if type(given).timeout is AsyncFunction.timeout else given.timeout

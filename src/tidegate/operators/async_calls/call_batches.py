@@ -52,7 +52,6 @@ class BatchSize:
         self._until_trial = 0
 
     def took(self, rows: int, cost_s: float) -> None:
-        """Learns from the duration of a call."""
         self.wait_s = min(self._limits.wait_s, cost_s)
         if cost_s > self._limits.cost_s:
             self._shrink(rows)

@@ -111,7 +111,6 @@ class InProcesses:
         await self._threads.run(lambda: self._processes.begin(context))
 
     async def call(self, argument: object, attempt: Attempt) -> object:
-        """Calls it in a free process; a thread waits for it."""
         loop = asyncio.get_running_loop()
 
         def began() -> None:
@@ -126,7 +125,6 @@ class InProcesses:
             attempt.running = running.running
 
     async def close(self) -> None:
-        """Closes the function in each free process; the others are killed."""
         self._processes.kill_busy()
         try:
             await self._threads.run(self._processes.close)
@@ -161,8 +159,8 @@ def opened(function: object, context: CallContext) -> Awaitable[None] | None:
     try:
         left = function.open(context)
     except Exception as error:
-        raise user_code_failed(error, operator=context.operator, call="open") from error
-    return _awaited(left, context.operator) if isawaitable(left) else None
+        raise user_code_failed(error, operator=context.name, call="open") from error
+    return _awaited(left, context.name) if isawaitable(left) else None
 
 
 async def _awaited(left: Awaitable[object], operator: str) -> None:

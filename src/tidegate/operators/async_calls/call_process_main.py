@@ -55,7 +55,7 @@ class _Served:
 
     def open(self, message: bytes) -> None:
         shipped, context = cast("tuple[bytes, CallContext]", pickle.loads(message))
-        loaded = ship.loads(shipped, name=context.operator)
+        loaded = ship.loads(shipped, name=context.name)
         self._function, method = cast("tuple[object, str]", loaded)
         self._call = row_call(self._function, method)
         self._whole(opened(self._function, context))

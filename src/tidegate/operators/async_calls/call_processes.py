@@ -70,7 +70,6 @@ class _Process:
             raise
 
     def call(self, argument: bytes) -> object:
-        """Calls the function there. Raises what it raises, or _Died."""
         self._say(argument)
         return self._answer()
 
@@ -101,7 +100,6 @@ class _Process:
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def kill(self) -> None:
-        """Ends the process at once; a waiting caller gets _Died."""
         self._process.kill()
         self._process.wait()
 
@@ -111,7 +109,6 @@ class _Process:
         self._connection.close()
 
     def close(self) -> None:
-        """Closes the function there, then ends the process. Raises what its ``close`` raises."""
         try:
             self._say(b"")
             if self._connection.poll(END_S):
@@ -165,7 +162,7 @@ class CallProcesses:
                 continue
             self._give_back(process)
             return given
-        operator = self._context.operator
+        operator = self._context.name
         raise UserCodeFailed(
             f"the process in which operator '{operator}' calls its function died "
             f"{DEATHS_MAX} times in a row; the last one {how}",
@@ -175,7 +172,6 @@ class CallProcesses:
         )
 
     def _taken(self) -> _Process:
-        """A free process, or a new one. Raises _Died once all are ending."""
         with self._lock:
             if self._free:
                 process = self._free.pop()

@@ -10,14 +10,17 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from tidegate.api.operator import Operator
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.watermarks import WatermarkGenerator
 from tidegate.config.warnings import Warn
 from tidegate.errors import GraphError
+from tidegate.model.control import Remark
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     MIN_TIMESTAMP_MS,
     ArrowBatch,
+    RowBatch,
     Watermark,
     WatermarkStatus,
 )
@@ -50,14 +53,14 @@ class EventTime:
         self._context = context
         self._marks = Marks()
         assigner = strategy.assigner
-        self._stamp = None if assigner is None else stamp_by(assigner, context.name)
-        final_only = context.settings.final_only  # time stands still until all has come
-        self._generator = None if final_only else _generator(strategy, context.name)
+        self._stamp = None if assigner is None else stamp_by(assigner, context.info.name)
+        final_only = context.info.settings.final_only  # time stands still until all has come
+        self._generator = None if final_only else _generator(strategy, context.info.name)
         self._idle_ms = None if final_only else strategy.idle_ms
         self._quiet_ms = 0
         self._came = False
-        self._periodic = self._generator is not None and context.settings.watermark_ms > 0
-        self._beat_ms = context.settings.watermark_ms if self._periodic else self._idle_ms
+        self._periodic = self._generator is not None and context.info.settings.watermark_ms > 0
+        self._beat_ms = context.info.settings.watermark_ms if self._periodic else self._idle_ms
         self._due_ms = 0
         self._arm()
         self._looks = self._stamp is not None
@@ -71,7 +74,6 @@ class EventTime:
         return position if position > MIN_TIMESTAMP_MS else None
 
     def emit(self, batch: Batch, out: Output) -> None:
-        """Emits a batch with its timestamps, and the watermarks within it."""
         if self._stamp is not None:
             batch = self._stamp(batch)
             if self._looks:
@@ -89,7 +91,8 @@ class EventTime:
         first = None if stamps is None or not len(batch) else int(stamps[0])
         if first is not None and _SECONDS_OF_2001 <= first < _MS_OF_1980:
             self._looks = False
-            self._context.remark(Warn.TIMES_BEFORE_1980.value, str(first))
+            remark = Remark(Warn.TIMES_BEFORE_1980.value, self._context.info.name, str(first))
+            self._context.tasks.remarks.append(remark)
 
     def beat(self, out: Output, *, reading: bool = True) -> None:
         """Where an interval has passed: emit the watermark, and see whether the input idles.
@@ -97,12 +100,12 @@ class EventTime:
         Without room it is left to the next beat. reading: whether the owner would have read its
         input; where it or anyone else held that back, silence does not count.
         """
-        if self._beat_ms is None or self._context.monotonic_ms() < self._due_ms:
+        if self._beat_ms is None or self._context.time.monotonic_ms() < self._due_ms:
             return
         self._arm()
         if not out.has_room:
             return
-        if reading and not self._came and self._context.takes_input():
+        if reading and not self._came and self._context.tasks.takes_input():
             self._quiet_ms += self._beat_ms
         self._came = False
         if self._idles:
@@ -112,7 +115,6 @@ class EventTime:
         self._marks.pass_on(out)
 
     def input_status(self, status: WatermarkStatus, out: Output) -> None:
-        """The whole input has become idle, or active again."""
         if status.idle:
             self._marks.mark_idle()
         else:
@@ -130,8 +132,8 @@ class EventTime:
 
     def _arm(self) -> None:
         if self._beat_ms is not None:
-            self._due_ms = self._context.monotonic_ms() + self._beat_ms
-            self._context.wake_at(self._due_ms)
+            self._due_ms = self._context.time.monotonic_ms() + self._beat_ms
+            self._context.time.wake_at(self._due_ms)
 
 
 class Marks:
@@ -172,7 +174,6 @@ class Marks:
             self._said.append((self.row, WatermarkStatus(idle=False)))
 
     def pass_on(self, out: Output, batch: Batch | None = None) -> None:
-        """Emits a batch, split at the marks."""
         start = 0
         for row, mark in self._said:
             if batch is not None and row > start:
@@ -269,3 +270,36 @@ def greatest_timestamp(batch: Batch) -> int | None:
     if isinstance(batch, ArrowBatch):
         return int(batch.timestamps_ms.max())
     return max(batch.timestamps_ms)
+
+
+class TimestampsOperator(Operator):
+    """Replaces timestamps and watermarks by those of a strategy.
+
+    Of the watermarks that come only the last one passes, for it says that nothing follows; an input
+    that is idle is idle behind this step too.
+    """
+
+    keeps_type = True
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        self._strategy = strategy
+
+    def open(self, context: OperatorContext) -> None:
+        self._time = EventTime(self._strategy, context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        self._time.beat(out)
+        if isinstance(batch, RowBatch):
+            self._time.emit(RowBatch(batch.values, batch.timestamps_ms), out)
+        else:
+            self._time.emit(ArrowBatch(batch.batch, batch.timestamps_ms), out)
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> None:
+        if watermark.ms == MAX_WATERMARK_MS:
+            self._time.end(out)
+
+    def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
+        self._time.input_status(status, out)
+
+    def on_ready(self, out: Output) -> None:
+        self._time.beat(out)

@@ -102,7 +102,6 @@ class ColumnStamps:
             return [self._field(value) for value in values]
 
     def _field(self, value: Any) -> object:
-        """Value of the column in a record, as an item or an attribute."""
         try:
             return value[self._column]
         except (KeyError, TypeError, IndexError):

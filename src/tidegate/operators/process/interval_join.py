@@ -84,10 +84,10 @@ class IntervalJoinOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._cell = context.state.cell
-        self._keys = SharedKeys(context.name)
+        self._keys = SharedKeys(context.info.name)
         self._pair = JoinContext()
-        self._timers = context.state.timers(_TIMERS, BYTE, context.wake_at_wall).event
-        self._clean_rows = 2 * context.settings.rows
+        self._timers = context.state.timers(_TIMERS, BYTE, context.time.wake_at_wall).event
+        self._clean_rows = 2 * context.info.settings.rows
         plan = self._plan
         self._sides = (
             _Side(context, plan, 0, plan.lower_ms, plan.upper_ms),
@@ -97,12 +97,10 @@ class IntervalJoinOperator(FunctionOperator):
         self._own = owner(self._own, context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Joins a batch with the stored other side; late records are set aside."""
         rows = self._in_time(self._keys.checked(batch, port), port, out)
         return emit_rows(self._joined(rows, port), self._draws, out, timed=self._pair)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Removes records that can't be joined any more, then emits the watermark."""
         self._watermark_ms = watermark.ms
         if is_due(self._timers, watermark.ms):
             return ahead_of(watermark, self._clean_up(watermark.ms), out)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidegate.api.functions import TimeDomain
 from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.emit import PIECE_MS, ahead_of, in_pieces, is_due
 from tidegate.operators.function import FunctionOperator, row_call
+from tidegate.operators.keys import SharedKeys
 from tidegate.operators.row_loop import RowLoop, owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tidegate.api.operator import KeyCell, OperatorContext, Output, Steps, Timers
+    from tidegate.api.state import MapStateDescriptor
     from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 
@@ -26,9 +28,9 @@ class OperatorTime:
     """The ``TimerService`` of a function. timers: of its keys; None without keys."""
 
     def __init__(self, context: OperatorContext, timers: Timers | None = None) -> None:
-        self._name = context.name
+        self._name = context.info.name
         self._timers = timers
-        self.current_processing_time = context.processing_time
+        self.current_processing_time = context.time.processing_time
         self.watermark_ms = MIN_TIMESTAMP_MS
 
     def current_watermark(self) -> int:
@@ -70,7 +72,6 @@ class RowContext:
         return self.timestamp_ms
 
     def timer_service(self) -> OperatorTime:
-        """Time, and timers if there are keys."""
         return self._time
 
 
@@ -138,52 +139,32 @@ class KeyedProcessOperator(ProcessOperator):
         self.key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        cell, timers = context.state.cell, context.state.timers(TIMERS, None, context.wake_at_wall)
+        cell = context.state.cell
+        timers = context.state.timers(TIMERS, None, context.time.wake_at_wall)
         self._time = OperatorTime(context, timers)
         self._row = KeyedRowContext(self._time, cell)
         self._open_with(context, self._contexts(context), cell)
-        loop = self._loop("on_timer", self._row, cell)
-        self._timers = FunctionTimers(timers, self._row, loop, context.monotonic_ms)
+        self._timers = timers
+        self._timer_loop = self._loop("on_timer", self._row, cell)
+        self._monotonic_ms = context.time.monotonic_ms
 
     def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
         return [self._row] * len(self.methods)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         self._time.watermark_ms = watermark.ms
-        due = self._timers.reached(watermark.ms, out)
-        if due is not None:
+        if is_due(self._timers.event, watermark.ms):
+            due = self._fire(TimeDomain.EVENT_TIME, watermark.ms, out)
             return ahead_of(watermark, due, out)
         out.emit_watermark(watermark)
         return None
 
     def on_ready(self, out: Output) -> Steps | None:
         now_ms = self._time.current_processing_time()
-        return self._timers.fire(TimeDomain.PROCESSING_TIME, now_ms, out)
+        return self._fire(TimeDomain.PROCESSING_TIME, now_ms, out)
 
-
-class FunctionTimers:
-    """Calls ``on_timer`` for the timers that are due. row: the context that it is given."""
-
-    def __init__(
-        self,
-        timers: Timers,
-        row: KeyedRowContext,
-        loop: RowLoop,
-        monotonic_ms: Callable[[], int],
-    ) -> None:
-        self._timers = timers
-        self._row = row
-        self._loop = loop
-        self._monotonic_ms = monotonic_ms
-
-    def reached(self, watermark_ms: int, out: Output) -> Steps | None:
-        """Call what event time makes due; None if nothing is."""
-        if not is_due(self._timers.event, watermark_ms):
-            return None
-        return self.fire(TimeDomain.EVENT_TIME, watermark_ms, out)
-
-    def fire(self, domain: TimeDomain, until_ms: int, out: Output) -> Steps:
-        """Call what is due by then, in pieces. Results of event time have the timer's time."""
+    def _fire(self, domain: TimeDomain, until_ms: int, out: Output) -> Steps:
+        """Calls what is due by then, in pieces. Results of event time have the timer's time."""
         self._row.domain = domain
         by_event = domain is TimeDomain.EVENT_TIME
         timers = self._timers.event if by_event else self._timers.processing
@@ -191,7 +172,7 @@ class FunctionTimers:
 
         def piece() -> Steps | None:
             some = self._until(self._monotonic_ms() + PIECE_MS, due)
-            return self._loop.fire(some, out, timed=by_event)
+            return self._timer_loop.fire(some, out, timed=by_event)
 
         return in_pieces(piece, partial(is_due, timers, until_ms))
 
@@ -202,3 +183,140 @@ class FunctionTimers:
             yield timer
             if self._monotonic_ms() >= end_ms:
                 return
+
+
+class CoProcessOperator(ProcessOperator):
+    """A process function of two streams without keys."""
+
+    methods = ("process_element1", "process_element2")
+
+
+class KeyedCoProcessOperator(KeyedProcessOperator):
+    """A process function of two keyed streams."""
+
+    methods = ("process_element1", "process_element2")
+
+    def open(self, context: OperatorContext) -> None:
+        self._keys = SharedKeys(context.info.name)
+        super().open(context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        return super().process(self._keys.checked(batch, port), port, out)
+
+
+_METHODS = ("process_element", "process_broadcast_element")
+
+
+class BroadcastStates:
+    """The broadcast states that a program has named, as one side of an operator sees them.
+
+    where: names the operator in errors.
+    """
+
+    def __init__(self, states: Mapping[str, Any], where: str) -> None:
+        self._states = states
+        self.where = where
+
+    def get(self, descriptor: MapStateDescriptor) -> Any:
+        found = self._states.get(descriptor.name)
+        if found is None:
+            named = ", ".join(f"'{name}'" for name in self._states)
+            raise UserError(
+                f"The broadcast state '{descriptor.name}' was not named in broadcast: only {named}",
+                where=self.where,
+                remedy="Give its descriptor to broadcast(...) too, or ask for one of those.",
+            )
+        return found
+
+
+def _both_sides(
+    context: OperatorContext, descriptors: Sequence[MapStateDescriptor]
+) -> tuple[BroadcastStates, BroadcastStates]:
+    states = {each.name: context.state.broadcast_state(each) for each in descriptors}
+    views = {name: state.read_only() for name, state in states.items()}
+    where = f"operator '{context.info.name}'"
+    return BroadcastStates(views, where), BroadcastStates(states, where)
+
+
+class _BaseContext:
+    """Base of the contexts of both sides. ``states`` is set by the operator."""
+
+    states: BroadcastStates
+    _time: OperatorTime
+
+    def current_processing_time(self) -> int:
+        return self._time.current_processing_time()
+
+    def current_watermark(self) -> int:
+        return self._time.watermark_ms
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> Any:
+        return self.states.get(state_descriptor)
+
+
+class MainContext(_BaseContext, RowContext):
+    """The ``ReadOnlyContext`` of a function without keys."""
+
+
+class KeyedMainContext(_BaseContext, KeyedRowContext):
+    """The ``ReadOnlyContext`` and the ``OnTimerContext`` of a keyed function."""
+
+
+class BroadcastContext(_BaseContext, RowContext):
+    """The ``Context`` of a broadcast record."""
+
+    def get_current_key(self) -> NoReturn:
+        raise self._keyless("key")
+
+    def timer_service(self) -> NoReturn:
+        raise self._keyless("timers")
+
+    def _keyless(self, what: str) -> UserError:
+        return UserError(
+            f"A broadcast record has no {what}: every subtask gets it, whatever its keys",
+            where=f"{self.states.where}, in process_broadcast_element",
+            remedy="Record in broadcast state what must happen, and do it in process_element or "
+            "on_timer; current_watermark() and current_processing_time() tell the time.",
+        )
+
+
+class BroadcastOperator(ProcessOperator):
+    """A process function of a stream without keys and a broadcast stream."""
+
+    methods = _METHODS
+
+    def __init__(self, function: object, descriptors: Sequence[MapStateDescriptor]) -> None:
+        super().__init__(function)
+        self._descriptors = descriptors
+
+    def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
+        rows = MainContext(self._time), BroadcastContext(self._time)
+        rows[0].states, rows[1].states = _both_sides(context, self._descriptors)
+        return rows
+
+
+class KeyedBroadcastOperator(KeyedProcessOperator):
+    """A process function of a keyed stream and a broadcast stream."""
+
+    methods = _METHODS
+
+    def __init__(
+        self,
+        function: object,
+        descriptors: Sequence[MapStateDescriptor],
+        key_type: TypeInformation | None = None,
+    ) -> None:
+        super().__init__(function, key_type)
+        self._descriptors = descriptors
+
+    def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
+        self._cell = context.state.cell
+        main = self._row = KeyedMainContext(self._time, self._cell)
+        broadcast = BroadcastContext(self._time)
+        main.states, broadcast.states = _both_sides(context, self._descriptors)
+        return main, broadcast
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        if port:
+            self._cell.key, self._cell.group = None, -1  # a broadcast record has no key
+        return super().process(batch, port, out)

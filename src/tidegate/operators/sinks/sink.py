@@ -11,21 +11,153 @@ Checkpoints are committed in their order. One that was given up leaves its commi
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api.operator import Operator
 from tidegate.api.sink import CoordinatedSink, CoordinatedWriter, NotifiedWriter, Prepared
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
+from tidegate.errors import CommitFailed, WorldError
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.sinks.commits import AllOf, Commits, all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.sink import Committer, Sink, SinkWriter
     from tidegate.model.elements import Batch, OperatorEvent
+
+_BACKOFF_FIRST_S: Final = 0.01
+_BACKOFF_MAX_S: Final = 1.0
+
+
+class Commits:
+    """Commits what completed checkpoints hold, the oldest first, one at a time.
+
+    committer: None if nothing has to be done. restored: what the restored checkpoint held; all
+    of it is due.
+    """
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        committer: Committer | None,
+        restored: Sequence[tuple[int, bytes]],
+    ) -> None:
+        self._context = context
+        self._committer = committer
+        self._held: dict[CheckpointId, list[bytes]] = {}
+        self._durable: dict[CheckpointId, list[Awaitable[object]]] = {}
+        for checkpoint, committable in sorted(restored, key=lambda element: element[0]):
+            self._held.setdefault(CheckpointId(checkpoint), []).append(committable)
+        begun = context.info.restored or CheckpointId(-1)
+        self._completed = max([begun, *self._held])
+        self._committing = False
+        self.recovered: asyncio.Future[None] | None = None
+
+    def recover(self, then: Callable[[], None]) -> None:
+        """Commits what the restored checkpoint held, if it held any, and calls back.
+
+        Meanwhile, and only then, ``recovered`` is a future.
+        """
+        if self._next_due() is None:
+            then()
+            return
+        self.recovered = asyncio.get_running_loop().create_future()
+        self._context.tasks.start(self._recover(self.recovered, then))
+
+    async def _recover(self, recovered: asyncio.Future[None], then: Callable[[], None]) -> None:
+        await self.commit_due()
+        self.recovered = None
+        then()
+        recovered.set_result(None)
+
+    def add(self, checkpoint: CheckpointId, prepared: Prepared) -> None:
+        if prepared.committables:
+            self._held.setdefault(checkpoint, []).extend(prepared.committables)
+        if prepared.durable is not None:
+            self._durable.setdefault(checkpoint, []).append(prepared.durable)
+
+    def not_durable(self) -> list[Awaitable[object]]:
+        """Work that must finish before a snapshot of all this may be acknowledged."""
+        return [future for futures in self._durable.values() for future in futures]
+
+    def elements(self) -> list[tuple[int, bytes]]:
+        return [(checkpoint, one) for checkpoint, held in self._held.items() for one in held]
+
+    def complete(self, checkpoint: CheckpointId) -> None:
+        self._completed = max(self._completed, checkpoint)
+        for durable in [cut for cut in self._durable if cut <= checkpoint]:
+            del self._durable[durable]
+        if self._next_due() is not None and not self._committing:
+            self._context.tasks.start(self.commit_due())
+
+    async def commit_all(self) -> None:
+        """Commits everything, since no checkpoint will come. Raises as `commit_due`."""
+        self._completed = max(self._held, default=self._completed)
+        await self.commit_due()
+
+    def close(self) -> None:
+        if self._committer is not None:
+            self._committer.close()
+
+    def _next_due(self) -> CheckpointId | None:
+        return min((cut for cut in self._held if cut <= self._completed), default=None)
+
+    async def commit_due(self) -> None:
+        """Commits everything due. Raises CommitFailed if that is impossible, or fails too often."""
+        if self._committing:
+            return  # two completions came before the first of these ran; that one does both
+        self._committing = True
+        try:
+            while (checkpoint := self._next_due()) is not None:
+                await self._commit(checkpoint, tuple(self._held[checkpoint]))
+                del self._held[checkpoint]
+        finally:
+            self._committing = False
+
+    async def _commit(self, checkpoint: CheckpointId, committables: Sequence[bytes]) -> None:
+        committer = self._committer
+        if committer is None or not committables:
+            return
+        backoff_s = _BACKOFF_FIRST_S
+        for left in reversed(range(self._context.info.settings.commit_retries + 1)):
+            try:
+                await self._context.tasks.run_blocking(lambda: committer.commit(committables))
+                return
+            except CommitFailed:
+                raise
+            except WorldError as error:
+                if not left:
+                    raise self._gave_up(checkpoint, len(committables), error) from error
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+    def _gave_up(self, checkpoint: CheckpointId, count: int, error: WorldError) -> CommitFailed:
+        tries = self._context.info.settings.commit_retries + 1
+        return CommitFailed(
+            f"{count} committables of checkpoint {checkpoint} could not be committed in {tries} "
+            f"tries: {error.what}",
+            where=f"operator '{self._context.info.name}'",
+            remedy=error.remedy or "They are in the checkpoint and will be committed on restore.",
+        )
+
+
+class AllOf:
+    """Done when all awaitables are. It may never be awaited, as when a snapshot is aborted."""
+
+    def __init__(self, waiting: Sequence[Awaitable[object]]) -> None:
+        self._waiting = waiting
+
+    def __await__(self) -> Generator[object, None, None]:
+        yield from all_of(self._waiting).__await__()
+
+
+async def all_of(waiting: Sequence[Awaitable[object]]) -> None:
+    """Waits for all; work that is abandoned meanwhile goes on."""
+    for one in waiting:
+        await asyncio.shield(one)  # a checkpoint that is given up must not take the files along
+
 
 COMMITTABLES_STATE = "SinkCommittables"
 WRITER_STATE = "SinkWriterState"
@@ -72,7 +204,6 @@ class SinkHost(Operator):
             writer.close()
 
     def _made(self) -> SinkWriter | None:
-        """The writer; None before `open` made it."""
         return getattr(self, "_writer", None)
 
 
@@ -81,34 +212,18 @@ class SinkOperator(SinkHost):
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
-        self._committer = self._sink.committer()
         self.declare(context)
         self._writer: SinkWriter | None = None
         self._finished = False
         self._prepared: list[Prepared] = []
-        self._commits = Commits(context, self._committer, self._committables_state.get())
-        self._recovered: asyncio.Future[None] | None = None
-        if not self._commits.due:
-            self._make_writer()
-        else:
-            self._recovered = asyncio.get_running_loop().create_future()
-            context.start(self._recover(self._recovered))
+        self._commits = Commits(context, self._sink.committer(), self._committables_state.get())
+        self._commits.recover(self._make_writer)
 
     def declare(self, context: OperatorContext) -> None:
-        committables = OperatorStateDescriptor(COMMITTABLES_STATE)
-        writers = OperatorStateDescriptor(WRITER_STATE)
-        self._committables_state = cast(
-            "OperatorListState[tuple[int, bytes]]", context.state.operator_state(committables)
-        )
-        self._writer_state = cast("OperatorListState[bytes]", context.state.operator_state(writers))
-
-    async def _recover(self, recovered: asyncio.Future[None]) -> None:
-        await self._commits.commit_due()
-        self._make_writer()
-        recovered.set_result(None)
+        self._committables_state = committables_state(context)
+        self._writer_state = writer_state(context)
 
     def _make_writer(self) -> None:
-        self._recovered = None
         restored = self._writer_state.get()
         self._writer = self._sink.writer(SinkWriterContext(self._context), restored)
 
@@ -119,24 +234,22 @@ class SinkOperator(SinkHost):
         return None if waiting is None else iter((waiting,))
 
     def _write_later(self, batch: Batch) -> Steps:
-        yield self._recovered
+        yield self._commits.recovered
         assert self._writer is not None, "a failed recovery ends the subtask"
         yield self._writer.write(batch)
 
     def finish(self, out: Output) -> Steps:
-        """Prepares the last output; without checkpoints, commits it too."""
-        if self._recovered is not None:
-            yield self._recovered
+        if self._commits.recovered is not None:
+            yield self._commits.recovered
         assert self._writer is not None, "a failed recovery ends the subtask"
         self._prepare(end_of_input=True)
         self._finished = True
-        if not self._context.checkpointing:
+        if not self._context.info.checkpointing:
             yield self._commit_without_checkpoint()
 
     async def _commit_without_checkpoint(self) -> None:
         await all_of(self._cut(CheckpointId(0)))
-        self._commits.complete_all()
-        await self._commits.commit_due()
+        await self._commits.commit_all()
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
         if self._writer is not None and not self._finished:
@@ -148,16 +261,15 @@ class SinkOperator(SinkHost):
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
         waiting = self._cut(context.checkpoint)
-        if self._recovered is not None:
+        if self._commits.recovered is not None:
             # So that once a checkpoint after the restore is complete, nothing older is needed.
-            waiting.append(self._recovered)
+            waiting.append(self._commits.recovered)
         self._committables_state.update(self._commits.elements())
         if self._writer is not None:
             self._writer_state.update(self._writer.snapshot(context.checkpoint))
         return AllOf(waiting) if waiting else None
 
     def _cut(self, checkpoint: CheckpointId) -> list[Awaitable[object]]:
-        """Assigns prepared output to a checkpoint; returns the work that makes it durable."""
         for prepared in self._prepared:
             self._commits.add(checkpoint, prepared)
         self._prepared = []
@@ -169,8 +281,18 @@ class SinkOperator(SinkHost):
 
     def close(self) -> None:
         super().close()
-        if getattr(self, "_committer", None) is not None:
-            cast("Committer", self._committer).close()
+        if (commits := getattr(self, "_commits", None)) is not None:
+            commits.close()
+
+
+def committables_state(context: OperatorContext) -> OperatorListState[tuple[int, bytes]]:
+    found = context.state.operator_state(OperatorStateDescriptor(COMMITTABLES_STATE))
+    return cast("OperatorListState[tuple[int, bytes]]", found)
+
+
+def writer_state(context: OperatorContext) -> OperatorListState[bytes]:
+    found = context.state.operator_state(OperatorStateDescriptor(WRITER_STATE))
+    return cast("OperatorListState[bytes]", found)
 
 
 def prepared_by(writer: SinkWriter, context: OperatorContext, *, end_of_input: bool) -> Prepared:
@@ -181,7 +303,7 @@ def prepared_by(writer: SinkWriter, context: OperatorContext, *, end_of_input: b
     durable = asyncio.ensure_future(prepared.durable)
     # What cannot be made durable is lost to this attempt: that is more than a checkpoint's failure,
     # so it is the subtask's.
-    context.start(all_of([durable]))
+    context.tasks.start(all_of([durable]))
     return Prepared(prepared.committables, durable)
 
 
@@ -189,17 +311,17 @@ class SinkWriterContext:
     """The ``WriterContext`` over an operator's."""
 
     def __init__(self, context: OperatorContext) -> None:
-        self.subtask = context.subtask
-        self.parallelism = context.parallelism
-        self.job = context.job
-        self.operator = context.name
-        self.attempt_name = context.attempt_name
-        self.restored_checkpoint = context.restored_checkpoint
-        self.checkpointing = context.checkpointing
-        self.processing_time = context.processing_time
-        self.to_coordinator = context.to_coordinator
-        self.start = context.start
+        self.subtask = context.info.subtask
+        self.parallelism = context.info.parallelism
+        self.job = context.info.job
+        self.operator = context.info.name
+        self.attempt_name = context.info.attempt_name
+        self.restored_checkpoint = context.info.restored
+        self.checkpointing = context.info.checkpointing
+        self.processing_time = context.time.processing_time
+        self.to_coordinator = context.tasks.to_coordinator
+        self.start = context.tasks.start
         self._context = context
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._context.run_blocking(call)
+        return self._context.tasks.run_blocking(call)

@@ -7,8 +7,7 @@ came for a checkpoint at once, when that is complete.
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tidegate.api.operator import Operator
 from tidegate.api.rows.batches import as_rows
@@ -16,17 +15,17 @@ from tidegate.api.sink import (
     CommittableMessage,
     Prepared,
 )
-from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import UserError
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.sinks.commits import AllOf, Commits
 from tidegate.operators.sinks.sink import (
-    COMMITTABLES_STATE,
-    WRITER_STATE,
+    AllOf,
+    Commits,
     SinkHost,
     SinkWriterContext,
+    committables_state,
     prepared_by,
+    writer_state,
 )
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ class SinkWriterOperator(SinkHost):
     """Hosts the writer of a sink; emits each prepared committable as a `CommittableMessage`."""
 
     def declare(self, context: OperatorContext) -> None:
-        writers = OperatorStateDescriptor(WRITER_STATE)
-        self._state = cast("OperatorListState[bytes]", context.state.operator_state(writers))
+        self._state = writer_state(context)
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
@@ -57,10 +55,9 @@ class SinkWriterOperator(SinkHost):
         return None if waiting is None else iter((waiting,))
 
     def finish(self, out: Output) -> Steps | None:
-        """Emits the last output; without checkpoints, once it is durable."""
         self._hand_on(out, end_of_input=True)
         self._finished = True
-        return None if self._context.checkpointing else iter((AllOf(self._durable),))
+        return None if self._context.info.checkpointing else iter((AllOf(self._durable),))
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
         if not self._finished:
@@ -70,7 +67,7 @@ class SinkWriterOperator(SinkHost):
         prepared = prepared_by(self._writer, self._context, end_of_input=end_of_input)
         if prepared.durable is not None:
             self._durable.append(prepared.durable)
-        subtask = self._context.subtask
+        subtask = self._context.info.subtask
         out.emit(RowBatch([CommittableMessage(each, subtask) for each in prepared.committables]))
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
@@ -89,26 +86,14 @@ class CommitterOperator(Operator):
         self._make = committer
 
     def declare(self, context: OperatorContext) -> None:
-        committables = OperatorStateDescriptor(COMMITTABLES_STATE)
-        self._state = cast(
-            "OperatorListState[tuple[int, bytes]]", context.state.operator_state(committables)
-        )
+        self._state = committables_state(context)
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
-        self._committer = self._make()
         self.declare(context)
         self._taken: list[bytes] = []
-        self._commits = Commits(context, self._committer, self._state.get())
-        self._recovered: asyncio.Future[None] | None = None
-        if self._commits.due:
-            self._recovered = asyncio.get_running_loop().create_future()
-            context.start(self._recover(self._recovered))
-
-    async def _recover(self, recovered: asyncio.Future[None]) -> None:
-        await self._commits.commit_due()
-        self._recovered = None
-        recovered.set_result(None)
+        self._commits = Commits(context, self._make(), self._state.get())
+        self._commits.recover(lambda: None)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         messages = as_rows(batch).values
@@ -116,7 +101,7 @@ class CommitterOperator(Operator):
             if not isinstance(message, CommittableMessage):
                 raise UserError(
                     f"A committer is given {message!r:.100}, which is not a CommittableMessage",
-                    where=f"operator '{self._context.name}'",
+                    where=f"operator '{self._context.info.name}'",
                     remedy="Give committables on as they come, or make new ones in "
                     "add_pre_commit_topology.",
                 )
@@ -124,14 +109,13 @@ class CommitterOperator(Operator):
         out.emit(batch)
 
     def finish(self, out: Output) -> Steps | None:
-        if self._context.checkpointing:
+        if self._context.info.checkpointing:
             return None
         return iter((self._commit_without_checkpoint(),))
 
     async def _commit_without_checkpoint(self) -> None:
         self._cut(CheckpointId(0))
-        self._commits.complete_all()
-        await self._commits.commit_due()
+        await self._commits.commit_all()
 
     def _cut(self, checkpoint: CheckpointId) -> None:
         self._commits.add(checkpoint, Prepared(self._taken))
@@ -141,11 +125,12 @@ class CommitterOperator(Operator):
         self._cut(context.checkpoint)
         self._state.update(self._commits.elements())
         # So that once a checkpoint after the restore is complete, nothing older is needed.
-        return None if self._recovered is None else AllOf([self._recovered])
+        recovered = self._commits.recovered
+        return None if recovered is None else AllOf([recovered])
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         self._commits.complete(checkpoint)
 
     def close(self) -> None:
-        if getattr(self, "_committer", None) is not None:
-            cast("Committer", self._committer).close()
+        if (commits := getattr(self, "_commits", None)) is not None:
+            commits.close()

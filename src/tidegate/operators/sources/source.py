@@ -12,10 +12,10 @@ from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.model.elements import OperatorEvent, RowBatch
 from tidegate.operators.event_time.event_time import EventTime
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.sources.source_alignment import ReaderAlignment
-from tidegate.operators.sources.source_coordinator import SourceCoordinator
-from tidegate.operators.sources.split_events import (
+from tidegate.operators.sources.source_coordinator import (
     NoMoreSplits,
+    ReaderAlignment,
+    SourceCoordinator,
     SplitsAssigned,
     SplitsWanted,
     WatermarkAllowed,
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.source import Source, SourceReader
-    from tidegate.api.staging import Staged
+    from tidegate.api.source import Source, SourceReader, Staged
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.types import TypeInformation
@@ -68,7 +67,6 @@ class SourceReaderOperator(SourceOperator):
 
     @property
     def bounded(self) -> bool:
-        """True if the source ends by itself."""
         return self._source.bounded
 
     @property
@@ -82,20 +80,19 @@ class SourceReaderOperator(SourceOperator):
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self._wanting = False
-        self._letters = context.metrics.counter("numDeadLetters")
+        self._letters = context.tasks.metrics.counter("numDeadLetters")
         self._time = EventTime(self._strategy, context)
         alignment = self._strategy.alignment
         self._alignment = None if alignment is None else ReaderAlignment(alignment, context)
         restored = self._restored(context)
-        self._rows_full = context.settings.rows
-        self._arrow_rows_full = context.settings.arrow_rows
+        self._rows_full = context.info.settings.rows
+        self._arrow_rows_full = context.info.settings.arrow_rows
         self._reader_context = _ReaderContext(context, self._name)
         self._reader: SourceReader[object] = self._source.reader(self._reader_context)
         if restored:
             self._reader.add_splits(restored)
 
     def declare(self, context: OperatorContext) -> None:
-        """Requests the splits, and checks that the source can read them."""
         self._restored(context)
 
     def _restored(self, context: OperatorContext) -> list[object]:
@@ -106,7 +103,6 @@ class SourceReaderOperator(SourceOperator):
         return [ship.restored(kind, data, name=name) for data in self._state.get()]
 
     def poll(self, out: Output) -> Polled:
-        """Emits the reader's next batch, unless it is too far ahead of its group."""
         reader, alignment = self._reader, self._alignment
         rests = alignment is not None and alignment.rests(self._time.position_ms)
         self._time.beat(out, reading=not rests)
@@ -125,7 +121,7 @@ class SourceReaderOperator(SourceOperator):
             return Polled.MORE
         if reader.wants_splits and not self._wanting:
             self._wanting = True
-            self._context.to_coordinator(OperatorEvent(SplitsWanted()))
+            self._context.tasks.to_coordinator(OperatorEvent(SplitsWanted()))
         return self._nothing()
 
     def _nothing(self) -> Polled:
@@ -154,7 +150,7 @@ class SourceReaderOperator(SourceOperator):
                 self._alignment.allow(ms)
             case other:
                 raise AssertionError(f"no event of a source's coordinator: {other!r}")
-        self._context.wake()
+        self._context.tasks.wake()
 
     def snapshot(self, context: SnapshotContext) -> None:
         splits = self._reader.snapshot(context.checkpoint)
@@ -175,33 +171,32 @@ class _ReaderContext:
     def __init__(self, context: OperatorContext, name: str) -> None:
         self._context = context
         self._name = name
-        self.subtask = context.subtask
-        self.parallelism = context.parallelism
-        self.rows = context.settings.rows
-        self.arrow_rows = context.settings.arrow_rows
-        self.processing_time = context.processing_time
-        self.monotonic_ms = context.monotonic_ms
-        self.wake_at = context.wake_at
-        self.skipped = context.skipped
+        self.subtask = context.info.subtask
+        self.parallelism = context.info.parallelism
+        self.rows = context.info.settings.rows
+        self.arrow_rows = context.info.settings.arrow_rows
+        self.processing_time = context.time.processing_time
+        self.monotonic_ms = context.time.monotonic_ms
+        self.wake_at = context.time.wake_at
+        self.skipped = context.tasks.skipped
         self._letters: list[tuple[str, Sequence[DeadLetter]]] = []
 
     def dead_letters(self, tag: OutputTag[DeadLetter], letters: Sequence[DeadLetter]) -> None:
         self._letters.append((tag.tag_id, letters))
 
     def take_letters(self) -> list[tuple[str, Sequence[DeadLetter]]]:
-        """Letters since the last call, by the tag's id."""
         taken, self._letters = self._letters, []
         return taken
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._context.run_blocking(call)
+        return self._context.tasks.run_blocking(call)
 
     def read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        self._context.start(self._read_ahead(call, then))
+        self._context.tasks.start(self._read_ahead(call, then))
 
     async def _read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
         try:
-            then(await self._context.run_blocking(call))
+            then(await self._context.tasks.run_blocking(call))
         except Exception as error:
             raise user_code_failed(error, operator=self._name, call="reader") from error
-        self._context.wake()
+        self._context.tasks.wake()

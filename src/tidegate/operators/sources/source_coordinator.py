@@ -9,26 +9,152 @@ the snapshots of both sides always fit.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.api import ship
 from tidegate.errors import GraphError
-from tidegate.model.elements import OperatorEvent
-from tidegate.operators.sources.source_alignment import SourceAlignment
-from tidegate.operators.sources.split_events import (
-    NoMoreSplits,
-    SplitsAssigned,
-    SplitsWanted,
-    WatermarkReached,
-)
+from tidegate.model.elements import MAX_WATERMARK_MS, OperatorEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.api.coordinator import CoordinatorContext
+    from tidegate.api.operator import OperatorContext
     from tidegate.api.source import Source, SplitEnumerator
     from tidegate.api.watermarks import WatermarkAlignment
     from tidegate.model.ids import CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class SplitsWanted:
+    """Reader to coordinator: no splits are left to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitsAssigned:
+    """Coordinator to reader: read these too."""
+
+    splits: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoMoreSplits:
+    """Coordinator to reader: all splits have been assigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkReached:
+    """Reader to coordinator, of an alignment group: how far its event time has come.
+
+    ms: None if it does not count: it is idle, has ended, or has no watermark yet.
+    """
+
+    ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAllowed:
+    """Coordinator to reader, of an alignment group: read no further than this watermark."""
+
+    ms: int
+
+
+class AlignmentGroup:
+    """Progress of all readers of a group's sources; readers that don't count are missing."""
+
+    def __init__(self) -> None:
+        self._reached: dict[tuple[SourceAlignment, int], int] = {}
+
+    def reached(self, source: SourceAlignment, subtask: int, ms: int | None) -> None:
+        if ms is None:
+            self._reached.pop((source, subtask), None)
+        else:
+            self._reached[source, subtask] = ms
+
+    def allowed(self, drift_ms: int) -> int:
+        """Limit for a reader that may be ahead by this much; unbounded if it is alone."""
+        if len(self._reached) < 2:
+            return MAX_WATERMARK_MS
+        return min(min(self._reached.values()) + drift_ms, MAX_WATERMARK_MS)
+
+
+class SourceAlignment:
+    """The part of one source's coordinator in its group."""
+
+    def __init__(self, alignment: WatermarkAlignment, context: CoordinatorContext) -> None:
+        name = f"watermark alignment group {alignment.group}"
+        self._group = context.shared(name, AlignmentGroup)
+        self._drift_ms = alignment.drift_ms
+        self._update_ms = alignment.update_ms
+        self._context = context
+        self._told: dict[int, int] = {}
+
+    def start(self) -> None:
+        self._context.call_later(self._update_ms, self._announce)
+
+    def reader_ready(self, subtask: int) -> None:
+        self._told[subtask] = MAX_WATERMARK_MS
+
+    def reader_reset(self, subtask: int) -> None:
+        self._told.pop(subtask, None)
+        self._group.reached(self, subtask, None)
+
+    def reached(self, subtask: int, ms: int | None) -> None:
+        self._group.reached(self, subtask, ms)
+
+    def _announce(self) -> None:
+        allowed = self._group.allowed(self._drift_ms)
+        for subtask, told in self._told.items():
+            if told != allowed:
+                self._told[subtask] = allowed
+                self._context.send(subtask, OperatorEvent(WatermarkAllowed(allowed)))
+        self._context.call_later(self._update_ms, self._announce)
+
+
+class ReaderAlignment:
+    """One reader's part in its group.
+
+    Its source asks ``rests`` at each poll, with the watermark that its records allow.
+    """
+
+    def __init__(self, alignment: WatermarkAlignment, context: OperatorContext) -> None:
+        self._context = context
+        self._update_ms = alignment.update_ms
+        self._allowed_ms = MAX_WATERMARK_MS
+        self._resting = False
+        self._told: int | None = None
+        self._due_ms = 0
+        self._arm()
+
+    def allow(self, ms: int) -> None:
+        """Sets the watermark beyond which not to read."""
+        self._allowed_ms = ms
+
+    def rests(self, position_ms: int | None) -> bool:
+        """True if the reader is too far ahead. position_ms: None if it does not count.
+
+        Its place is told once in the update interval, and at once where others may wait for it.
+        """
+        resting = position_ms is not None and position_ms > self._allowed_ms
+        due = self._context.time.monotonic_ms() >= self._due_ms
+        stopped = position_ms is None and self._told is not None
+        if due or stopped or (resting and not self._resting):
+            self._tell(position_ms)
+        self._resting = resting
+        return resting
+
+    def end(self) -> None:
+        self._tell(None)
+
+    def _tell(self, position_ms: int | None) -> None:
+        self._told = position_ms
+        self._context.tasks.to_coordinator(OperatorEvent(WatermarkReached(position_ms)))
+        self._arm()
+
+    def _arm(self) -> None:
+        self._due_ms = self._context.time.monotonic_ms() + self._update_ms
+        self._context.time.wake_at(self._due_ms)
 
 
 class SourceCoordinator:
@@ -52,7 +178,6 @@ class SourceCoordinator:
         self._alignment = None if alignment is None else SourceAlignment(alignment, context)
 
     def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
-        """Makes the enumerator, which starts to look for splits."""
         self._enumerator = self.enumerator(data)
         self._enumerator.start()
         if self._alignment is not None:
@@ -66,7 +191,6 @@ class SourceCoordinator:
         return self._source.enumerator(_EnumeratorContext(self, self._context), data)
 
     def subtask_ready(self, subtask: int) -> None:
-        """A reader runs; requests that it made too early are handled now."""
         self._ready.add(subtask)
         if self._alignment is not None:
             self._alignment.reader_ready(subtask)
@@ -150,16 +274,13 @@ class AssignmentTracker:
         self._cuts: dict[int, dict[int, list[object]]] = {}
 
     def assigned(self, subtask: int, splits: Sequence[object]) -> None:
-        """Records splits assigned to a subtask."""
         self._since.setdefault(subtask, []).extend(splits)
 
     def cut(self, checkpoint: CheckpointId) -> None:
-        """Attributes assignments until now to a checkpoint."""
         self._cuts[checkpoint] = self._since
         self._since = {}
 
     def forget(self, checkpoint: CheckpointId) -> None:
-        """Forgets assignments up to a checkpoint that can be restored."""
         for cut in [cut for cut in self._cuts if cut <= checkpoint]:
             del self._cuts[cut]
 

@@ -29,7 +29,7 @@ from tidegate.operators.function import has_life
 from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
     CONTENTS,
-    FiringOperator,
+    HeapFiringOperator,
     WindowContents,
     event_times,
 )
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import AggregatingState
     from tidegate.api.windows.assigners import AlignedWindows
-    from tidegate.model.elements import Batch, Watermark
+    from tidegate.model.elements import Batch
 
 _FIRE: Final = 0
 _DROP: Final = 1
@@ -72,7 +72,6 @@ class _Panes:
         return (stamp_ms - windows.offset_ms) % windows.slide_ms < windows.size_ms
 
     def start(self, stamp_ms: int) -> int:
-        """Start of the pane that holds a time."""
         return stamp_ms - (stamp_ms - self.windows.offset_ms) % self.length_ms
 
     def starts(self, stamps: Sequence[int], ago_ms: int) -> list[int]:
@@ -88,11 +87,9 @@ class _Panes:
         return TimeWindow(start, start + self.windows.size_ms)
 
     def windows_of(self, start: int) -> list[TimeWindow]:
-        """The windows that a pane is part of."""
         return self.windows.windows_of(start) if self.shared else [self.window(start)]
 
     def of(self, window: TimeWindow) -> range:
-        """Starts of the panes of a window."""
         end_ms = window.end if self.shared else window.start + 1
         return range(window.start, end_ms, self.length_ms)
 
@@ -102,11 +99,11 @@ class _Panes:
         return range(window.start, last, self.length_ms)
 
 
-class AlignedWindowOperator(FiringOperator):
+class AlignedWindowOperator(HeapFiringOperator):
     """Windows of one size, the same for all keys. plan: with the assigner's own trigger."""
 
     def open(self, context: OperatorContext) -> None:
-        self._open(context, WindowContents(self._plan, context.name))
+        self._open(context, WindowContents(self._plan, context.info.name))
         windows = cast("AlignedWindows", self._plan.assigner)
         overlap = windows.slide_ms < windows.size_ms
         self._cut = _Panes(windows, shared=overlap and self._contents.can_merge)
@@ -117,7 +114,6 @@ class AlignedWindowOperator(FiringOperator):
             isinstance(function, AggregateFunction | ReduceFunction) and has_life(function)
             for function in self._plan.functions
         )
-        self._time_ms = MIN_TIMESTAMP_MS
         self._copy = copier_of(self._contents.type)
         self._panes: dict[int, Keys] = {}
         self._known: set[int] = set()
@@ -160,7 +156,7 @@ class AlignedWindowOperator(FiringOperator):
         else:
             # A clock that was put back makes nobody late.
             reached_ms = max(self._time_ms, self._fired_until_ms)
-            stamps = [max(self._context.processing_time(), reached_ms + 1)] * len(rows)
+            stamps = [max(self._context.time.processing_time(), reached_ms + 1)] * len(rows)
         has_gaps = self._cut.windows.slide_ms > self._cut.windows.size_ms
         if min(stamps) >= self._ahead_ms and not has_gaps:
             self._gather(keys, groups, rows.values, stamps)
@@ -300,23 +296,8 @@ class AlignedWindowOperator(FiringOperator):
 
     # --- time ---
 
-    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        self._watermark_ms = watermark.ms
-        if self._event_time:
-            self._pass_to(watermark.ms)
-        return self._fire_then(self._due_results, self._is_due, watermark, out)
-
-    def on_ready(self, out: Output) -> Steps | None:
-        if self._event_time:
-            return None
-        self._pass_to(self._context.processing_time() - 1)
-        return self._fire(self._due_results, self._is_due, out)
-
-    def _is_due(self) -> bool:
-        return bool(self._due) and self._due[0][0] <= self._time_ms
-
     def _pass_to(self, time_ms: int) -> None:
-        self._time_ms = max(self._time_ms, time_ms)
+        super()._pass_to(time_ms)
         size_ms, slide_ms = self._cut.windows.size_ms, self._cut.windows.slide_ms
         before = max(self._time_ms, self._fired_until_ms) + 1 - size_ms
         # The first window that is still to fire; whatever comes after the ones before it is ahead.
@@ -379,10 +360,6 @@ class AlignedWindowOperator(FiringOperator):
         self._state.read_ahead(pairs, [group for _, group in some for _ in panes])
         return len(some)
 
-    def _set_alarm(self) -> None:
-        if not self._event_time and self._due:
-            self._context.wake_at_wall(self._due[0][0] + 1)
-
     def _is_to_fire(self, window: TimeWindow) -> bool:
         """True if a window of the current key had not fired before the restore, or has grown."""
         progress = self._progress
@@ -409,7 +386,6 @@ class AlignedWindowOperator(FiringOperator):
         return whole
 
     def _drop(self, window: TimeWindow) -> None:
-        """Drops a window, and the panes that no later window has."""
         self._known.discard(window.start)
         if self._evaluation.clear is not None:
             self._clear_all(window)

@@ -7,7 +7,7 @@ import dis
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.functions import AggregateFunction
+from tidegate.api.functions import AggregateFunction, KeyedStateStore, RuntimeContext
 from tidegate.api.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -29,23 +29,10 @@ from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tidegate.api.functions import (
-        AggregatingStateDescriptor,
-        KeyedStateStore,
-        ReducingStateDescriptor,
-    )
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import (
-        AggregatingState,
-        ListState,
-        ListStateDescriptor,
-        MapState,
-        MapStateDescriptor,
-        ReducingState,
         State,
         StateDescriptor,
-        ValueState,
-        ValueStateDescriptor,
     )
     from tidegate.api.windows import Window
     from tidegate.api.windows.assigners import WindowAssigner
@@ -140,7 +127,6 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
         return acc_a
 
     def elements(self, accumulator: object) -> list[object]:
-        """Arguments of a window function, in a new list."""
         if self._aggregate is not None:
             return [self._aggregate.get_result(accumulator)]
         if self._reduce is not None:
@@ -252,18 +238,17 @@ class WindowContext:
         watermark_ms: Callable[[], int],
     ) -> None:
         self.current = cast("Window", GlobalWindow())
-        self.current_processing_time = context.processing_time
+        self.current_processing_time = context.time.processing_time
         self.current_watermark = watermark_ms
         self._states = WindowStates(context, "window", assigner.window_type)
-        self._runtime = context.runtime
-        self._name = context.name
+        self._runtime = RuntimeContext(context.info, context.state, context.tasks.metrics)
+        self._name = context.info.name
         self._merging = isinstance(assigner, MergingWindowAssigner)
 
     def window(self) -> Window:
         return self.current
 
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window. Raises UserError if windows merge."""
         if self._merging:
             raise UserError(
                 "Per-window state is not allowed when using merging windows",
@@ -276,7 +261,7 @@ class WindowContext:
         return self._runtime
 
 
-class WindowStates:
+class WindowStates(KeyedStateStore):
     """Keyed state of the current pair of key and window.
 
     owner: goes in front of the names, for those of a window function, of its trigger and of the
@@ -301,24 +286,8 @@ class WindowStates:
         self._held[descriptor.name] = descriptor, state
         return state
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        return self.state(state_descriptor)
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        return self.state(state_descriptor)
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        return self.state(state_descriptor)
-
-    def get_reducing_state(
-        self, state_descriptor: ReducingStateDescriptor[Any]
-    ) -> ReducingState[Any]:
-        return self.state(state_descriptor)
-
-    def get_aggregating_state(
-        self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
-        return self.state(state_descriptor)
+    def _keyed_state(self, given: StateDescriptor, kind: object, call: str) -> Any:
+        return self.state(given)
 
 
 class CurrentWindow:
@@ -388,12 +357,12 @@ class FiringOperator(FunctionOperator):
         self._cell = context.state.cell
         self._event_time = assigner.is_event_time()
         self._watermark_ms = MIN_TIMESTAMP_MS
-        self._piece = Piece(context.monotonic_ms)
+        self._piece = Piece(context.time.monotonic_ms)
         window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
         self._current = CurrentWindow(context, window_context)
-        self._evaluation = Evaluation(self._plan.function, contents, context.name)
+        self._evaluation = Evaluation(self._plan.function, contents, context.info.name)
         self._late = LateRecords(context, self._plan.late_tag)
-        self._rows = WindowInput(self._plan, context.name).rows
+        self._rows = WindowInput(self._plan, context.info.name).rows
 
     def _fire(
         self, due: Callable[[], Iterator[object]], is_due: Callable[[], bool], out: Output
@@ -456,11 +425,47 @@ class FiringOperator(FunctionOperator):
             self._guarded(self._evaluation.clear, self._current.context)
 
 
+class HeapFiringOperator(FiringOperator):
+    """Base of operators whose windows need no timers, since a heap holds when each is due.
+
+    The heap is no state: it is made again from the contents.
+    """
+
+    _due: list[Any]
+    _time_ms: int = MIN_TIMESTAMP_MS
+
+    def _due_results(self) -> Iterator[object]:
+        """Results of what is due, up to where the piece is over."""
+        raise NotImplementedError
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        self._watermark_ms = watermark.ms
+        if self._event_time:
+            self._pass_to(watermark.ms)
+        return self._fire_then(self._due_results, self._is_due, watermark, out)
+
+    def on_ready(self, out: Output) -> Steps | None:
+        if self._event_time:
+            return None
+        self._pass_to(self._context.time.processing_time() - 1)
+        return self._fire(self._due_results, self._is_due, out)
+
+    def _is_due(self) -> bool:
+        return bool(self._due) and self._due[0][0] <= self._time_ms
+
+    def _pass_to(self, time_ms: int) -> None:
+        self._time_ms = max(self._time_ms, time_ms)
+
+    def _set_alarm(self) -> None:
+        if not self._event_time and self._due:
+            self._context.time.wake_at_wall(self._due[0][0] + 1)
+
+
 class LateRecords:
     """Destination of records that are too late for all their windows: a side output, or nowhere."""
 
     def __init__(self, context: OperatorContext, tag: str | None) -> None:
-        self._dropped = context.metrics.counter("numLateRecordsDropped")
+        self._dropped = context.tasks.metrics.counter("numLateRecordsDropped")
         self._tag = tag
 
     def take(self, values: list[object], stamps: list[int], out: Output) -> None:
@@ -484,7 +489,6 @@ def namespace_of(window: Window) -> object:
 
 
 def window_of(namespace: object) -> Window:
-    """Window of a namespace in state."""
     if type(namespace) is tuple:
         fields = cast("tuple[int, ...]", namespace)
         return _KINDS[len(fields)](*fields)

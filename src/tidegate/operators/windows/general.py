@@ -7,9 +7,9 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.functions import TimeDomain
-from tidegate.api.state import ValueStateDescriptor
-from tidegate.api.windows import CountWindow
-from tidegate.api.windows.assigners import MergingWindowAssigner
+from tidegate.api.state import MapStateDescriptor, ValueStateDescriptor
+from tidegate.api.windows import CountWindow, Window
+from tidegate.api.windows.assigners import MergeCallback, MergingWindowAssigner
 from tidegate.api.windows.evictors import TimestampedValue
 from tidegate.api.windows.triggers import TriggerResult
 from tidegate.errors import UserError
@@ -26,20 +26,82 @@ from tidegate.operators.windows.firing import (
     namespace_of,
     window_of,
 )
-from tidegate.operators.windows.merging import MergingWindows
 from tidegate.operators.windows.trigger_contexts import WindowTimers, WindowTriggerContext
 from tidegate.typeinfo.types import LONG, PICKLED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from tidegate.api.operator import OperatorContext
+    from tidegate.api.state import MapState
+
+    Merged = Callable[[Window, list[Window], object, list[object]], None]
     from collections.abc import Callable, Iterable, Iterator
 
-    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.operator import Output, Steps
     from tidegate.api.state import ValueState
-    from tidegate.api.windows import Window
     from tidegate.api.windows.evictors import Evictor
     from tidegate.model.elements import Batch, RowBatch, Watermark
     from tidegate.operators.windows.firing import WindowPlan
     from tidegate.typeinfo.types import TypeInformation
+
+
+class MergingWindows:
+    """The windows of the current key that may still merge, each with its *home*.
+
+    The home is the namespace of a window under which the contents stand; it stays when that window
+    grows, so that contents need not move.
+    """
+
+    def __init__(self, context: OperatorContext, assigner: MergingWindowAssigner[Any, Any]) -> None:
+        windows = assigner.window_type or PICKLED
+        descriptor = MapStateDescriptor("merging-window-set", windows, windows)
+        self._homes = cast("MapState[object, object]", context.state.keyed_state(descriptor))
+        self._merge = assigner.merge_windows
+
+    def home(self, window: Window) -> object:
+        return self._homes.get(namespace_of(window))
+
+    def add(self, window: Window, merged: Merged) -> Window:
+        """The window that this one becomes part of, or itself.
+
+        merged: told of each merge: the new window, the old ones, its home, and their other homes.
+        """
+        if self._homes.contains(namespace_of(window)):
+            return window
+        found = _Merges()
+        self._merge([window, *map(window_of, self._homes.keys())], found)
+        joined, alone = window, True
+        for parts, whole in found.groups:
+            if window in parts:
+                joined = whole
+            old = [part for part in parts if part != window]
+            homes = [self._taken_out(part) for part in old]
+            if homes:
+                alone = alone and window not in parts
+                self._homes.put(namespace_of(whole), homes[0])
+                if old != [whole]:
+                    merged(whole, old, homes[0], homes[1:])
+        if alone:
+            self._homes.put(namespace_of(joined), namespace_of(window))
+        return joined
+
+    def retire(self, window: Window) -> None:
+        self._homes.remove(namespace_of(window))
+
+    def _taken_out(self, window: Window) -> object:
+        home = self._homes.get(namespace_of(window))
+        self._homes.remove(namespace_of(window))
+        return home
+
+
+class _Merges(MergeCallback[Window]):
+    def __init__(self) -> None:
+        self.groups: list[tuple[list[Window], Window]] = []
+
+    def merge(self, merged: Collection[Window], merge_result: Window) -> None:
+        self.groups.append((list(merged), merge_result))
+
 
 _NUMBER: Final = "window-number"
 
@@ -62,7 +124,7 @@ class WindowOperator(FiringOperator):
 
     def open(self, context: OperatorContext) -> None:
         kind = WindowContents if self._evictor is None else EvictedContents
-        self._open(context, kind(self._plan, context.name))
+        self._open(context, kind(self._plan, context.info.name))
         assigner = self._plan.assigner
         self._domain = TimeDomain.EVENT_TIME if self._event_time else TimeDomain.PROCESSING_TIME
         descriptor = ValueStateDescriptor(CONTENTS, self._contents.type)
@@ -194,7 +256,7 @@ class WindowOperator(FiringOperator):
 
     def on_ready(self, out: Output) -> Steps | None:
         timers, on_time = self._timers.processing, self._plan.trigger.on_processing_time
-        now_ms = self._context.processing_time()
+        now_ms = self._context.time.processing_time()
 
         def fired() -> Iterator[object]:
             due = ((ms - 1, namespace) for ms, namespace in timers.due(now_ms))
@@ -274,7 +336,7 @@ class _AssignerContext:
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
         self._numbers: ValueState[int] | None = None
-        self.get_current_processing_time = context.processing_time
+        self.get_current_processing_time = context.time.processing_time
 
     def next_number(self) -> int:
         if self._numbers is None:

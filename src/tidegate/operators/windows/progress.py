@@ -31,7 +31,7 @@ class Progress:
 
     def __init__(self, context: OperatorContext) -> None:
         self._groups = KeyGroupRange.of(
-            context.subtask, context.parallelism, context.max_parallelism
+            context.info.subtask, context.info.parallelism, context.info.max_parallelism
         )
         descriptor = OperatorStateDescriptor(_PROGRESS, mode=RedistributionMode.UNION)
         self._list = context.state.operator_state(descriptor)
@@ -48,12 +48,10 @@ class Progress:
         return self._reached.get(group, MIN_TIMESTAMP_MS)
 
     def caught_up(self) -> None:
-        """Time has reached the point of the restore."""
         self._reached.clear()
         self.until_ms = MIN_TIMESTAMP_MS
 
     def fire_again(self) -> None:
-        """Marks a fired window of the current pair for another firing."""
         self._again.update(True)
 
     def is_to_fire(self) -> bool:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.api.windows import TimeWindow
-from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
     CONTENTS,
-    FiringOperator,
+    HeapFiringOperator,
     WindowContents,
     WindowPlan,
     event_times,
@@ -31,14 +30,14 @@ if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ValueState
     from tidegate.api.windows.assigners import SessionWindows
-    from tidegate.model.elements import Batch, RowBatch, Watermark
+    from tidegate.model.elements import Batch, RowBatch
     from tidegate.typeinfo.types import TypeInformation
 
 Session = tuple[int, int, int, bool, Any]
 """Start, end (exclusive), number in the heap, whether it is to fire, what it holds."""
 
 
-class SessionOperator(FiringOperator):
+class SessionOperator(HeapFiringOperator):
     """Session windows. plan: with the assigner's own trigger."""
 
     def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
@@ -46,8 +45,7 @@ class SessionOperator(FiringOperator):
         self._gap_ms = cast("SessionWindows", plan.assigner).gap_ms
 
     def open(self, context: OperatorContext) -> None:
-        self._open(context, WindowContents(self._plan, context.name))
-        self._time_ms = MIN_TIMESTAMP_MS
+        self._open(context, WindowContents(self._plan, context.info.name))
         kept, whole = self._contents.type, None
         if kept is not None:
             whole = ListTypeInfo(TupleTypeInfo([LONG, LONG, LONG, BOOLEAN, kept]))
@@ -76,7 +74,7 @@ class SessionOperator(FiringOperator):
             stamps = event_times(rows, self._name)
         elif rows.values:
             # A clock that was put back makes nobody late.
-            stamps = repeat(max(self._context.processing_time(), self._time_ms + 1))
+            stamps = repeat(max(self._context.time.processing_time(), self._time_ms + 1))
         return self._emit(self._added(rows, stamps, out), out)
 
     def _added(self, rows: RowBatch, stamps: Iterable[int], out: Output) -> Iterator[object]:
@@ -142,7 +140,6 @@ class SessionOperator(FiringOperator):
         return session
 
     def _noted(self, session: Session) -> Session:
-        """The session with a number by which the heap knows it."""
         self._count += 1
         start, end, _, waits, kept = session
         noted = (start, end, self._count, waits, kept)
@@ -154,21 +151,6 @@ class SessionOperator(FiringOperator):
         heappush(self._due, (due_ms, session[2], cell.group, cell.key))
 
     # --- time ---
-
-    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        self._watermark_ms = watermark.ms
-        if self._event_time:
-            self._time_ms = max(self._time_ms, watermark.ms)
-        return self._fire_then(self._due_results, self._is_due, watermark, out)
-
-    def on_ready(self, out: Output) -> Steps | None:
-        if self._event_time:
-            return None
-        self._time_ms = max(self._time_ms, self._context.processing_time() - 1)
-        return self._fire(self._due_results, self._is_due, out)
-
-    def _is_due(self) -> bool:
-        return bool(self._due) and self._due[0][0] <= self._time_ms
 
     def _due_results(self) -> Iterator[object]:
         while self._is_due():
@@ -202,7 +184,3 @@ class SessionOperator(FiringOperator):
 
     def _results(self, session: Session) -> Iterable[object]:
         return self._evaluated(TimeWindow(session[0], session[1]), session[4])
-
-    def _set_alarm(self) -> None:
-        if not self._event_time and self._due:
-            self._context.wake_at_wall(self._due[0][0] + 1)

@@ -34,7 +34,7 @@ class WindowTimers:
     """
 
     def __init__(self, context: OperatorContext, window_type: TypeInformation | None) -> None:
-        timers = context.state.timers(_TIMERS, window_type or PICKLED, context.wake_at_wall)
+        timers = context.state.timers(_TIMERS, window_type or PICKLED, context.time.wake_at_wall)
         self.event, self.processing = timers.event, timers.processing
 
     def register(self, domain: TimeDomain, ms: int, namespace: object) -> None:
@@ -65,9 +65,9 @@ class WindowTriggerContext:
         watermark_ms: Callable[[], int],
     ) -> None:
         self.get_current_watermark = watermark_ms
-        self.get_current_processing_time = context.processing_time
-        self._metrics = context.metrics
-        self._name = context.name
+        self.get_current_processing_time = context.time.processing_time
+        self._metrics = context.tasks.metrics
+        self._name = context.info.name
         self._cell, self._pair = context.state.cell, context.state.pair_cell
         self._timers = timers
         self._states = WindowStates(context, "trigger", window_type)

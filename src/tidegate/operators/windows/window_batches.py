@@ -27,7 +27,7 @@ from tidegate.errors import BadRecord
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, ArrowBatch
 from tidegate.operators.aggregates.aggregate_batches import AggregatedColumns
 from tidegate.operators.aggregates.groups import Groups
-from tidegate.operators.arrow.batches import BATCH_CALL_S, arrow_batch, first_row
+from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch, first_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,10 +80,10 @@ class WindowAggregateBatchesOperator(Operator):
         self._late_tag = late_tag
 
     def open(self, context: OperatorContext) -> None:
-        self._name = context.name
-        self._rows_max = context.settings.arrow_rows
+        self._name = context.info.name
+        self._rows_max = context.info.settings.arrow_rows
         self._panes = context.state.keyed_panes(self.key_type)
-        self._dropped = context.metrics.counter("numLateRecordsDropped")
+        self._dropped = context.tasks.metrics.counter("numLateRecordsDropped")
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._fired = _Fired(context)
         self._columns: AggregatedColumns | None = None
@@ -223,7 +223,6 @@ class WindowAggregateBatchesOperator(Operator):
     def _fire_again(
         self, columns: AggregatedColumns, rows: Longs, stamps: Longs, out: Output
     ) -> None:
-        """Fires windows again for keys of late rows."""
         key_groups = self._panes.key_groups(rows)
         reached = np.maximum(self._fired.restored_ms(key_groups), self._watermark_ms)
         first_end = (
@@ -263,7 +262,6 @@ class WindowAggregateBatchesOperator(Operator):
         return sorted(found)
 
     def _window(self, columns: AggregatedColumns, start: int) -> KeyedPane:
-        """Merged content of a window's slices."""
         end = start + self._slices.size_ms
         inside = [each for each in self._panes.namespaces() if start <= each < end]
         if len(inside) == 1:
@@ -322,11 +320,9 @@ class _Slices:
         return gcd(self.size_ms, self.slide_ms)
 
     def starts_of(self, stamps: Longs) -> Longs:
-        """Starts of the slices that hold these times."""
         return stamps - (stamps - self.offset_ms) % self.length_ms
 
     def last_end(self, stamps: Any) -> Any:
-        """End of the last window that holds these times."""
         return stamps - (stamps - self.offset_ms) % self.slide_ms + self.size_ms
 
     def in_window(self, stamps: Longs) -> NDArray[np.bool_] | None:
@@ -352,9 +348,10 @@ class _Fired:
     """
 
     def __init__(self, context: OperatorContext) -> None:
-        self._own = KeyGroupRange.of(context.subtask, context.parallelism, context.max_parallelism)
+        info = context.info
+        self._own = KeyGroupRange.of(info.subtask, info.parallelism, info.max_parallelism)
         self._entries = context.state.operator_state(_FIRED)
-        self._restored_ms = np.full(context.max_parallelism, MIN_TIMESTAMP_MS, np.int64)
+        self._restored_ms = np.full(info.max_parallelism, MIN_TIMESTAMP_MS, np.int64)
         self.schema: bytes | None = None
         for first, last, fired_ms, schema in self._entries.get():
             self._restored_ms[first : last + 1] = fired_ms
@@ -392,7 +389,6 @@ class _Gathered:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch, last_ms: int) -> None:
-        """Adds results of a window. last_ms: their timestamp."""
         if not batch.num_rows:
             return
         self._batches.append(batch)

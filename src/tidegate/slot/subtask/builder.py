@@ -12,13 +12,12 @@ from tidegate.api import ship
 from tidegate.api.operator import KeyCell, SourceOperator, VertexPlan
 from tidegate.api.rows.conversion import output_conversions
 from tidegate.checkpoint.channel_state.file_format import InputChannelInfo, ResultSubpartitionInfo
-from tidegate.metrics import MetricRegistry
 from tidegate.slot.channels.gate import Gate, InputChannel
 from tidegate.slot.channels.output import ChannelOutput, Outputs, Room
 from tidegate.slot.channels.routes import WayOut, make_route
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
-from tidegate.slot.subtask.context import SlotOperatorContext
+from tidegate.slot.subtask.context import context_of
 from tidegate.slot.subtask.subtask import Subtask
 from tidegate.slot.subtask.turns import Turns
 from tidegate.state.backend import OperatorBackend
@@ -99,11 +98,10 @@ def _chain(
             deployment.settings.checkpoints.snapshot_compression,
         )
         backend = states.backend(scope, deployment, host)
-        metrics = MetricRegistry(host.clock.monotonic_ms).group()
-        context = SlotOperatorContext(info, deployment, host, backend, metrics, backend)
+        context = context_of(info, deployment, host, backend)
         convert = output_conversions(operator, info.name)
         out = ChainOutput(room, host.clock, share=share, convert=convert)
-        made.append(ChainedOperator(operator, context, out, turns, host))
+        made.append(ChainedOperator(operator, context, backend, out, turns, host))
     for index, info in enumerate(infos):
         if info.upstream is not None:
             tag = plan.side_tags[index] if plan.side_tags else None

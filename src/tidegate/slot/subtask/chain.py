@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.api.operator import Operator, Steps
+    from tidegate.api.operator import Operator, OperatorContext, Steps
     from tidegate.api.pieces import Portion
     from tidegate.clock import Clock
     from tidegate.model.elements import Batch
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.channels.output import ChannelOutput, Room
-    from tidegate.slot.subtask.context import OperatorHost, SlotOperatorContext
+    from tidegate.slot.subtask.context import OperatorHost
     from tidegate.slot.subtask.turns import Turns
+    from tidegate.state.backend import OperatorBackend
 
 
 class Taker(Protocol):
@@ -129,25 +130,27 @@ class ChainOutput:
 class ChainedOperator:
     """One operator of the chain with its state, and its work in progress.
 
-    rows: given to it so far. context: what it sees of the slot, its state among it. turns: once
-    the present one is over, nothing more is begun. host: waits for what the steps wait for.
+    rows: given to it so far. context: what it sees of the slot. backend: keeps its state. turns:
+    once the present one is over, nothing more is begun. host: waits for what the steps wait for.
     """
 
     def __init__(
         self,
         operator: Operator,
-        context: SlotOperatorContext,
+        context: OperatorContext,
+        backend: OperatorBackend,
         out: ChainOutput,
         turns: Turns,
         host: OperatorHost,
     ) -> None:
         self.operator = operator
         self.context = context
+        self.backend = backend
         self.out = out
         self.rows = 0
         self._turns = turns
         self._host = host
-        self._prepare = context.backend.before_batch
+        self._prepare = backend.before_batch
         self._piece = PieceSize(ROWS_UNBOUNDED, operator.piece_s)
         self._piece_rows = 0
         self._worked_s = 0.0
@@ -306,7 +309,7 @@ class Chain:
             else:
                 closing += [] if left is None else [left]
         for each in self.operators:
-            each.context.backend.close()
+            each.backend.close()
         return closing
 
     @property

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
-from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import SnapshotContext
 from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.checkpoint.barriers.protocol import (
     AbortedByDriver,
@@ -148,8 +148,8 @@ class Cutting:
             waited = each.operator.snapshot(context)
             if waited is not None:
                 durable.append(waited)
-            pending = each.context.backend.snapshot(checkpoint, options)
-            pieces.append((each.context.operator, pending))
+            pending = each.backend.snapshot(checkpoint, options)
+            pieces.append((each.context.info.operator, pending))
         self._ending.cut(checkpoint)
         self.last = SubtaskSnapshot(
             barrier,

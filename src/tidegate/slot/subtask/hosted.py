@@ -119,9 +119,9 @@ class HostedSubtask:
         deploy = self.deployment.deploy
         snapshot = f"checkpoint {deploy.restored}"
         for each in self.subtask.chain.operators:
-            state = deploy.state.get(each.context.operator, RestoredOperatorState())
-            reader = self._reader.at(f"operator '{each.context.name}', {snapshot}")
-            each.context.backend.restore(state, reader)
+            state = deploy.state.get(each.context.info.operator, RestoredOperatorState())
+            reader = self._reader.at(f"operator '{each.context.info.name}', {snapshot}")
+            each.backend.restore(state, reader)
         read = self._reader.at(f"in-flight data, {snapshot}").read
         self.subtask.input.gate.restore(read_in_flight(deploy.in_flight, read))
 
@@ -129,7 +129,7 @@ class HostedSubtask:
         subtask, changelog = self.subtask, self.deployment.settings.slot.changelog
         subtask.chain.open()
         if changelog is not None:
-            backends = [each.context.backend for each in subtask.chain.operators]
+            backends = [each.backend for each in subtask.chain.operators]
             where = self.deployment.task_name
             Materializing(backends, changelog, self, subtask.ending, where).begin()
 
@@ -256,9 +256,9 @@ class HostedSubtask:
         task.add_done_callback(lambda _: self._act(self.subtask.idle_again))
         return task
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run it guarded. One that is cancelled before its first step is closed."""
-        self._task(self._guarded(work)).add_done_callback(lambda _: work.close())
+        self._task(self._guarded(coroutine)).add_done_callback(lambda _: coroutine.close())
 
     async def _guarded(self, work: Coroutine[object, object, None]) -> None:
         try:

@@ -201,7 +201,7 @@ class Subtask:
 
     def event(self, operator: OperatorId, event: OperatorEvent) -> None:
         for chained in self.chain.operators:
-            if chained.context.operator == operator:
+            if chained.context.info.operator == operator:
                 chained.operator.on_event(event)
         self.wake()
 
@@ -252,7 +252,7 @@ class Subtask:
             return  # the channels are over: nobody waits for a barrier of this subtask
         self._checkpointing.abort(checkpoint)
         for chained in self.chain.operators:
-            chained.context.backend.on_aborted(checkpoint)
+            chained.backend.on_aborted(checkpoint)
         self.chain.tell(lambda operator: operator.on_aborted(checkpoint))
         self.ending.when.given_up(checkpoint)
 
@@ -263,7 +263,7 @@ class Subtask:
         if self.input.unpause():
             self._host.ready()
         for chained in self.chain.operators:
-            chained.context.backend.on_complete(checkpoint)
+            chained.backend.on_complete(checkpoint)
         self.chain.tell(lambda operator: operator.on_complete(checkpoint))
         if subsumed is not None:
             self.chain.tell(lambda operator: operator.on_subsumed(subsumed))
@@ -303,11 +303,11 @@ class Subtask:
         )
 
     def _counted(self, metric: str) -> int:
-        return sum(each.context.metrics.counted(metric) for each in self.chain.operators)
+        return sum(each.context.tasks.metrics.counted(metric) for each in self.chain.operators)
 
     def _remarks(self) -> Iterator[Remark]:
         for each in self.chain.operators:
             for tag in each.out.unread:
-                yield Remark(Warn.UNREAD_SIDE_OUTPUT.value, each.context.name, tag)
+                yield Remark(Warn.UNREAD_SIDE_OUTPUT.value, each.context.info.name, tag)
         for each in self.chain.operators:
-            yield from each.context.remarks
+            yield from each.context.tasks.remarks

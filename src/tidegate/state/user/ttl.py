@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.api.state.ttl import StateTtlConfig
+from tidegate.api.state.descriptors import StateTtlConfig
 from tidegate.errors import SerializerIncompatible
 from tidegate.state.user import kinds
 from tidegate.typeinfo.evolution import AsIs, judge, reader_for

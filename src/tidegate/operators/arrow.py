@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 import pyarrow as pa
 
+from tidegate.api.operator import Operator
 from tidegate.api.rows.batches import as_arrow
-from tidegate.errors import BadRecord, TidegateError, UserCodeFailed, with_article
+from tidegate.api.rows.columns import as_found
+from tidegate.errors import BadRecord, GraphError, TidegateError, UserCodeFailed, with_article
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
-from tidegate.operators.arrow.frames import giver, taken
 from tidegate.operators.failures import ReturnedBeside, user_code_failed
 from tidegate.operators.function import FunctionOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.rows.columns import Columns
     from tidegate.api.state import ColumnState, ColumnStateDescriptor, KeyedColumns
     from tidegate.model.elements import Batch, Watermark
-    from tidegate.operators.arrow.frames import Form
     from tidegate.typeinfo.types import TypeInformation
-
 
 BATCH_CALL_S: Final = 0.1
 """How long a call with a batch is to take, seconds."""
@@ -277,3 +278,99 @@ def schema_difference(declared: pa.Schema, found: pa.Schema, word: str = "declar
     if extra:
         return f"field '{extra[0]}' is not {word}"
     return f"fields are in the order {found.names}, {word} as {declared.names}"
+
+
+Form = Literal["arrow", "table", "pandas", "polars"]
+"""What a batch function is given: a RecordBatch, a Table, or a data frame of pandas or polars."""
+
+_FORMS: Final = ("arrow", "table", "pandas", "polars")
+
+
+def check_form(form: str, call: str) -> None:
+    """Raises GraphError for an unknown form, or one whose library is not installed."""
+    if form not in _FORMS:
+        raise GraphError(
+            f"There is no form {form!r} of batches",
+            where=call,
+            remedy=f"Use one of {', '.join(_FORMS)}.",
+        )
+    if form in ("pandas", "polars") and find_spec(form) is None:
+        raise GraphError(
+            f"The form of batches is set to {form}, which is not installed",
+            where=call,
+            remedy=f"Install it: pip install 'tidegate[{form}]', here and on the executors.",
+        )
+
+
+def giver(form: Form) -> Callable[[pa.RecordBatch], Any]:
+    """Function that converts a batch to its form."""
+    match form:
+        case "arrow":
+            return lambda batch: batch
+        case "table":
+            return lambda batch: pa.Table.from_batches([batch])
+        case "pandas":
+            return lambda batch: batch.to_pandas()
+        case "polars":
+            return _polars
+
+
+def _polars(batch: pa.RecordBatch) -> Any:
+    import polars
+
+    return polars.from_arrow(batch)
+
+
+def taken(result: object, declared: pa.Schema | None) -> pa.RecordBatch | None:
+    """The batch of a table or data frame; None for anything else.
+
+    declared: brings columns of these names to these types; where the names are others they stay.
+    Raises pa.ArrowException, ValueError or TypeError if a value does not fit.
+    """
+    library = type(result).__module__.partition(".")[0]
+    kind = type(result).__name__
+    if isinstance(result, pa.RecordBatch):
+        return cast("pa.RecordBatch", result)
+    if isinstance(result, pa.Table):
+        return _whole(cast("pa.Table", result))
+    given: Any = result
+    if library == "pandas" and kind == "DataFrame":
+        names = [str(name) for name in given.columns]
+        schema = declared if declared is not None and declared.names == names else None
+        batch = pa.RecordBatch.from_pandas(given, schema=schema, preserve_index=False)
+        return batch.replace_schema_metadata(None)
+    if library == "polars" and kind == "DataFrame":
+        from polars import CompatLevel
+
+        table = given.to_arrow(compat_level=CompatLevel.oldest())
+        fits = declared is not None and declared.names == table.column_names
+        return _whole(table.cast(declared) if fits else table)
+    return None
+
+
+def _whole(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    if batches:
+        return batches[0]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([], field.type) for field in table.schema], schema=table.schema
+    )
+
+
+class ToColumns(Operator):
+    """Gives each batch its columns, of the declared types where there are such.
+
+    If rows have no declared type, the columns are marked as found.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        if isinstance(batch, ArrowBatch):
+            made = self._columns.batch(batch.batch)
+        else:
+            made = self._columns.batch(batch.values)
+            if self._columns.schema is None:
+                made = as_found(made)
+        out.emit(ArrowBatch(made))

@@ -1,22 +1,144 @@
-"""A handle on a submitted job."""
+"""Failure enrichers: user code that labels failures with what they are about.
+
+An enricher lives in the driver. It gets each failure of the job and gives labels, which stand
+beside it in ``JobView.failures``. Its calls may block, for they are made on the driver's pool; the
+restart does not wait for them. Source: Flink, ``FailureEnricher``.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from flinkformat.snapshots import SavepointFormatType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Set
     from concurrent.futures import Future
     from os import PathLike
 
     import pyarrow as pa
 
+    from tidegate.errors import TidegateError
     from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus, RowCounts
-    from tidegate.model.ids import JobId
+    from tidegate.model.ids import CheckpointId, JobId, SlotId
+
+
+class FailureKind(Enum):
+    """Source of a failure: a subtask, the slot that hosted some, or the job in its driver."""
+
+    TASK = "TASK"
+    SLOT = "SLOT"
+    GLOBAL = "GLOBAL"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureContext:
+    """Place of a failure. task: the vertex, "" if it is of none; slot: None likewise."""
+
+    kind: FailureKind
+    job: JobId
+    job_name: str
+    task: str
+    slot: SlotId | None
+
+
+class FailureEnricher(ABC):
+    """Labels failures; register it with ``env.add_failure_enricher``."""
+
+    @abstractmethod
+    def get_output_keys(self) -> Set[str]:
+        """Keys of its labels; no two enrichers of a job share one."""
+
+    @abstractmethod
+    def process_failure(self, cause: TidegateError, context: FailureContext) -> Mapping[str, str]:
+        """Labels for a failure; empty if it has nothing to say.
+
+        cause: what a user's function raised is a ``UserCodeFailed``, with its traceback as
+        ``trace``.
+        """
+
+
+T = TypeVar("T")
+
+
+class MasterStateSerializer(Protocol[T]):
+    """Encodes the state of a hook."""
+
+    @property
+    def version(self) -> int:
+        """Version of the encoding of ``serialize``; kept beside the bytes in ``_metadata``."""
+        ...
+
+    def serialize(self, state: T) -> bytes:
+        """Encodes the state of the hook."""
+        ...
+
+    def deserialize(self, version: int, data: bytes) -> T:
+        """Decodes a state that was written with that version."""
+        ...
+
+
+class MasterTriggerRestoreHook(ABC, Generic[T]):
+    """A hook; register it with ``env.add_master_hook``."""
+
+    @abstractmethod
+    def get_identifier(self) -> str:
+        """Id under which the hook's state is found: unique in the job, the same in each version."""
+
+    @abstractmethod
+    def trigger_checkpoint(
+        self, checkpoint_id: CheckpointId, timestamp_ms: int
+    ) -> T | Future[T | None] | None:
+        """Starts a checkpoint; the result, or the future's, is the hook's state in it.
+
+        timestamp_ms: of the trigger, wall clock. None: no state. An exception fails the checkpoint.
+        """
+
+    @abstractmethod
+    def restore_checkpoint(self, checkpoint_id: CheckpointId, state: T | None) -> None:
+        """The job resumes from a checkpoint. state: None if the hook has none in it."""
+
+    def reset(self) -> None:
+        """The job starts from nothing, since there is no checkpoint."""
+
+    def close(self) -> None:
+        """Called at the end of the job."""
+
+    def create_checkpoint_data_serializer(self) -> MasterStateSerializer[T] | None:
+        """Serializer of the state; None for a hook that never has any."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecutionStatusEvent:
+    """A change of a job's status.
+
+    timestamp_ms: when, wall clock; the same as in ``JobView.timestamps_ms``, and never less than in
+    the event before. error: the failure behind it; None if there is none.
+    """
+
+    job_id: JobId
+    job_name: str
+    old_status: JobStatus
+    new_status: JobStatus
+    timestamp_ms: int
+    error: TidegateError | None = None
+
+
+class JobStatusChangedListener(ABC):
+    """Learns of a job's status changes; register it with ``env.register_job_listener``."""
+
+    @abstractmethod
+    def on_event(self, event: JobExecutionStatusEvent) -> None:
+        """Called when the job's status has changed.
+
+        Called for the next change only when this one's call is over. An exception is logged. The
+        last call, for a job that has ended, is over before its result is given out.
+        """
 
 
 @dataclass(frozen=True, slots=True)
