@@ -18,7 +18,6 @@ MANY_PARAMETERS = {
 }
 MANY_ATTRIBUTES = {
     "graph/transformations:OperatorTransformation": 17,
-    "state/heap/hashmap:HashMapTable": 17,
 }
 FILE_NAMES_TWICE = {}
 
