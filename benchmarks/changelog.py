@@ -77,14 +77,22 @@ def main(console: Console, rounds: int, only: str, scale: float) -> bool:
 
 
 class Subtask:
-    """An operator's state, its files in a folder."""
+    """An operator's state, its files in a folder. files: where rows on disk are."""
 
-    def __init__(self, folder: Path, files: Files, backend: str, *, logged: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        files: Files | None,
+        backend: str,
+        *,
+        logged: bool,
+        shared: bool = False,
+    ) -> None:
         settings = CheckpointSettings(storage="filesystem", directory=str(folder / "checkpoints"))
-        self._storage = CheckpointStorage(JOB, settings)
-        self._storage.initialize_base_locations()
-        self._names = iter(range(int(time.time()) * 1_000_000, 1 << 62))
-        self._registry = SharedStateRegistry()
+        self.storage = CheckpointStorage(JOB, settings)
+        self.storage.initialize_base_locations()
+        self.names = iter(range(int(time.time()) * 1_000_000, 1 << 62))
+        self.registry = SharedStateRegistry()
         self.waiting: list[Callable[[], None]] = []
         self.cell = KeyCell()
         groups = KeyGroupRange.of(0, 1, GROUPS)
@@ -99,7 +107,8 @@ class Subtask:
         )
         keyed = keyed_backend(
             scope,
-            local=files.local() if backend == "rocksdb" else None,
+            local=files.local() if files is not None and backend == "rocksdb" else None,
+            shared_as="increments" if shared else None,
             log=self._log(scope) if logged else None,
         )
         self.backend = OperatorBackend(scope, keyed)
@@ -108,9 +117,7 @@ class Subtask:
         return ChangeLog(
             scope,
             ChangelogSettings(),
-            lambda sharing: self._storage.shared_place(
-                EXECUTION, lambda: next(self._names), sharing
-            ),
+            lambda sharing: self.storage.shared_place(EXECUTION, lambda: next(self.names), sharing),
             self.waiting.append,
         )
 
@@ -135,20 +142,20 @@ class Subtask:
         """A completed checkpoint: its handle, seconds, megabytes written for it."""
         began = time.monotonic()
         barrier = Barrier(CheckpointId(number), 0, CheckpointOptions())
-        place = self._storage.place(barrier, EXECUTION, lambda: next(self._names))
+        place = self.storage.place(barrier, EXECUTION, lambda: next(self.names))
         pending = self.backend.snapshot(barrier.checkpoint, barrier.options)
         pending.finish()
         state = pending.upload(place)
         pending.acknowledged()
         took = time.monotonic() - began
-        handle = self._registry.register_state(state, barrier.checkpoint).managed_keyed
+        handle = self.registry.register_state(state, barrier.checkpoint).managed_keyed
         self.backend.on_complete(barrier.checkpoint)
         return handle, took, place.bytes_written / 1e6
 
     def restore(self, handle: object) -> float:
         """Begin with a checkpoint; seconds until the state can be used."""
         began = time.monotonic()
-        reader = StateReader(self._storage.files, {})
+        reader = StateReader(self.storage.files, {})
         self.backend.restore(RestoredOperatorState(managed_keyed=(handle,)), reader)
         self.backend.keyed_state(ValueStateDescriptor("entry", ENTRY))
         return time.monotonic() - began

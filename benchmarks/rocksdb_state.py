@@ -42,7 +42,8 @@ from tidegate.model.ids import CheckpointId, JobId, OperatorId, SlotId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.backend import OperatorBackend, keyed_backend
-from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
+from tidegate.state.disk.files import LocalPlace
+from tidegate.state.disk.local_folders import LocalFolders
 from tidegate.state.disk.store import RocksDBMemory
 from tidegate.state.scope import StateScope
 from tidegate.storage.places import CheckpointScope

@@ -56,7 +56,8 @@ from tidegate.model.settings import (
 from tidegate.slot.channel_state import ChannelStateResult
 from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.state.backend import OperatorBackend, keyed_backend
-from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
+from tidegate.state.disk.files import LocalPlace
+from tidegate.state.disk.local_folders import LocalFolders
 from tidegate.state.disk.store import RocksDBMemory, RocksDBStore
 from tidegate.state.scope import StateScope
 from tidegate.storage.checkpoints import CheckpointStorage

@@ -20,7 +20,7 @@ from tests.state.disk_world import SMALL
 from tidegate.errors import ConfigError, FormatError, StorageFailed
 from tidegate.snapshots.checking import fsck
 from tidegate.state.disk.store import RocksDBMemory, RocksDBStore
-from tidegate.state.format.headers import rocksdb_header
+from tidegate.state.format.blocks import rocksdb_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,13 +18,16 @@ from tidegate.errors import FormatError, UserError
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.state.columns.columnar import columns_of
 from tidegate.state.columns.columns import default_of
-from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections, element
-from tidegate.state.format.headers import (
+from tidegate.state.format.blocks import (
+    COLUMNS,
+    PRESENT,
     ColumnsHeader,
     RocksDBHeader,
     RocksDBState,
     SectionsHeader,
     Version,
+    all_sections,
+    element,
     header_bytes,
     keyed_header,
     operator_header,

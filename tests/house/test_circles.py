@@ -19,7 +19,6 @@ CIRCLES = [
 DEPTH_MAX = 5
 DEEPER = {
     "slot": 9,
-    "state": 8,
 }
 """Rooms whose longest chain of imports has more modules than that; numbers may only shrink."""
 

@@ -14,9 +14,7 @@ PARAMETERS_MAX = 8
 ATTRIBUTES_MAX = 15
 
 MANY_PARAMETERS = {}
-MANY_ATTRIBUTES = {
-    "state/heap/hashmap:HashMapTable": 17,
-}
+MANY_ATTRIBUTES = {}
 FILE_NAMES_TWICE = {}
 
 

@@ -218,7 +218,7 @@ class WindowRun:
         """How many entries each keyed state holds."""
         counts: dict[str, int] = {}
         for hosted in self.subtasks:
-            states = hosted.state.backend._keyed.states._states  # pyright: ignore[reportPrivateUsage]
+            states = hosted.state.backend._keyed._states  # pyright: ignore[reportPrivateUsage]
             for name in states:
                 count = len(list(hosted.state.backend.scan(name)))
                 counts[name] = counts.get(name, 0) + count

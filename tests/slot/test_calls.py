@@ -22,7 +22,7 @@ def frame_in(module: str) -> FrameType:
     return FunctionType(here.__code__, {"__name__": module})().gi_frame  # type: ignore[no-any-return]
 
 
-USERS, OURS = "orders", "tidegate.state.heap.keyed"
+USERS, OURS = "orders", "tidegate.state.heap.in_memory"
 
 
 def test_a_call_of_a_cancelled_subtask_is_broken_off_in_code_that_is_not_ours() -> None:

@@ -19,7 +19,8 @@ from tests.state.world import Subtask, restored
 from tests.worlds.storage import FilesInDict
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
-from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
+from tidegate.state.disk.files import LocalPlace
+from tidegate.state.disk.local_folders import LocalFolders
 from tidegate.state.disk.store import RocksDBMemory
 from tidegate.state.pending import PendingSnapshot
 from tidegate.storage.places import CheckpointScope

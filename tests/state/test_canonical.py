@@ -16,8 +16,14 @@ from tidegate import ColumnStateDescriptor, StateTtlConfig, Time, Types, ValueSt
 from tidegate.errors import FormatError
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId
-from tidegate.state.format.blocks import PRESENT, Block, section_bytes
-from tidegate.state.format.headers import KeyedHeader, StateHeader, header_bytes
+from tidegate.state.format.blocks import (
+    PRESENT,
+    Block,
+    KeyedHeader,
+    StateHeader,
+    header_bytes,
+    section_bytes,
+)
 from tidegate.typeinfo.serializers import serializer_of
 
 TEXTS = ValueStateDescriptor("texts", Types.STRING())

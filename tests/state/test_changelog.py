@@ -101,7 +101,7 @@ class Job:
     def compact(self) -> None:
         """Put all that is on disk into files that no base has."""
         disk: Any = self.subtask.backend._keyed._inner
-        disk._held()._store._db.compact_range(None, None)
+        disk._opened()._db.compact_range(None, None)
 
     def texts(self) -> dict[object, object]:
         self.subtask.backend.keyed_state(TEXT)

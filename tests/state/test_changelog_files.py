@@ -36,7 +36,7 @@ from tidegate.model.control import CheckpointAborted, JobStatus
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, Epoch, OperatorId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.state.disk.local_folders import LocalPlace
+from tidegate.state.disk.files import LocalPlace
 from tidegate.state.disk.store import RocksDBMemory
 from tidegate.state.log.changelog import ChangeLog
 from tidegate.storage.memory import MemoryFiles, MemoryStore
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.ids import ExecutionId, SubtaskId
     from tidegate.model.restore import SubtaskRestore
+    from tidegate.state.log.changelog_backend import BackgroundBase
     from tidegate.state.pending import PendingSnapshot
-    from tidegate.state.protocols import Materialization
     from tidegate.state.scope import StateScope
     from tidegate.storage.memory import MemoryWriter
     from tidegate.storage.places import Place
@@ -123,7 +123,7 @@ class Logged:
         self.texts: Texts = {}
         self.bases: Counter[bool] = Counter()
         self._waiting = waiting
-        self._base: Materialization | None = None
+        self._base: BackgroundBase | None = None
         self._files = files
         self.keys = [key for key in range(KEYS) if subtask.owns(key)]
 
@@ -167,7 +167,7 @@ class Logged:
         while self._waiting:
             self.write_what_waits()
 
-    def _finish_base(self, base: Materialization, after: int | None) -> None:
+    def _finish_base(self, base: BackgroundBase, after: int | None) -> None:
         self._base = None
         try:
             with self._files.full(after):

@@ -24,8 +24,8 @@ from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
     from flinkformat.snapshots import SubtaskState
+    from tidegate.state.log.changelog_backend import BackgroundBase
     from tidegate.state.pending import PendingSnapshot
-    from tidegate.state.protocols import Materialization
 
 Writes = list[tuple[str, int, int, int, bool]]
 FULL = CheckpointOptions(SnapshotKind.FULL_CHECKPOINT)
@@ -42,7 +42,7 @@ class LoggedMachine(BackendMachine):
         self.place = self
         self.logs = Logs()
         self.disk = Disk() if self.on_disk else None
-        self.bases: list[Materialization] = []
+        self.bases: list[BackgroundBase] = []
         self.numbers: dict[PendingSnapshot, int] = {}
 
     def begun(self, parallelism: int) -> list[Subtask]:

@@ -1,5 +1,7 @@
 """Compressed snapshots: smaller, the same state, restored whatever is set."""
 
+from struct import pack
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,8 +20,14 @@ from tidegate.api.state import (
 )
 from tidegate.errors import FormatError, TidegateError
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.state.format.blocks import COMPRESSED, element, element_bytes, section
-from tidegate.state.format.compression import compressed, decompressed
+from tidegate.state.format.blocks import (
+    COMPRESSED,
+    compressor,
+    decompressed,
+    element,
+    element_bytes,
+    section,
+)
 from tidegate.typeinfo.key_hash import KeyHasher
 
 NAMES = ValueStateDescriptor("names", str)
@@ -110,9 +118,9 @@ def test_damage_is_told(position: int, byte: int) -> None:
 
 
 def test_a_frame_of_another_size_is_a_format_error() -> None:
-    frame = memoryview(compressed(b"a" * 100))
-    assert decompressed(frame, 100, "here") == b"a" * 100
+    frame = memoryview(compressor()(b"a" * 100))
+    assert decompressed(pack("<Q", 100), frame, "here") == b"a" * 100
     for size in (10, 2**62):
         with pytest.raises(FormatError, match="compressed part of state") as raised:
-            decompressed(frame, size, "there")
+            decompressed(pack("<Q", size), frame, "there")
         assert raised.value.where == "there"

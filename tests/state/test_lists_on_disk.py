@@ -68,7 +68,7 @@ def lists(subtask: Subtask, descriptor: StateDescriptor = NUMBERS, key: object =
 def parts_on_disk(subtask: Subtask) -> int:
     """How many entries the key space has."""
     backend: Any = subtask.backend
-    return len(list(backend._keyed._states._store.scan(b"")))
+    return len(list(backend._keyed._store.scan(b"")))
 
 
 def test_adding_to_a_long_list_that_is_not_in_memory_reads_and_writes_nothing_of_it(
@@ -375,7 +375,7 @@ def test_expired_elements_of_cold_lists_are_cleaned_up_as_others_are_accessed(di
 
 def test_lists_of_a_snapshot_that_has_them_as_one_entry_each_stay_so(disk: Disk) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.state.disk.states.is_stored_by_entry", lambda *of: False)
+        patch.setattr("tidegate.state.disk.rocksdb.is_stored_by_entry", lambda *of: False)
         [subtask] = disk.begun(1)
         lists(subtask).add_all([1, 2])
         old = taken(disk, subtask)

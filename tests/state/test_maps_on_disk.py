@@ -328,7 +328,7 @@ def test_expired_entries_are_cleaned_up_as_others_are_accessed(disk: Disk) -> No
 
 def test_maps_of_a_snapshot_that_has_them_as_one_entry_each_stay_so(disk: Disk) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.state.disk.states.is_stored_by_entry", lambda *of: False)
+        patch.setattr("tidegate.state.disk.rocksdb.is_stored_by_entry", lambda *of: False)
         [subtask] = disk.begun(1)
         maps(subtask).put_all({1: 10, 2: 20})
         old = taken(disk, subtask)

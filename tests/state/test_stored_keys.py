@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate.state.disk.codecs import StoredKeys
-from tidegate.state.user.keys import Keys
+from tidegate.state.format.encoding import Keys, StoredKeys
 from tidegate.typeinfo.types import LONG
 
 ONES = [1, 1.0, True, Decimal(1)]

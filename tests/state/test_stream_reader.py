@@ -16,11 +16,10 @@ from tests.worlds.storage import MEMORY
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.errors import FormatError
 from tidegate.model.ids import CheckpointId
-from tidegate.state.format.blocks import all_sections, element
-from tidegate.state.format.headers import keyed_header, operator_header
-from tidegate.state.format.samples import Sampled, keyed_sample
-from tidegate.state.format.stream_reader import ElementReader, StreamReader
+from tidegate.state.format.blocks import all_sections, element, keyed_header, operator_header
+from tidegate.state.format.streams import ElementReader, StreamReader
 from tidegate.typeinfo.types import Types
+from tidegate.upgrade.sample import Sampled, keyed_sample
 
 COUNT = ValueStateDescriptor("count", Types.LONG())
 

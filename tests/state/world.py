@@ -14,12 +14,11 @@ from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redis
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.backend import OperatorBackend, keyed_backend
-from tidegate.state.disk.local_folders import LocalPlace
+from tidegate.state.disk.files import LocalPlace
 from tidegate.state.log.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot
-from tidegate.state.protocols import StateReads
 from tidegate.state.scope import StateScope
-from tidegate.storage.reading import InlineReader
+from tidegate.storage.reading import InlineReader, StateReads
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import TypeInformation
 

@@ -17,9 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tidegate.state.disk.codecs import StoredKeys
-from tidegate.state.format.misfits import encoded_keys
-from tidegate.state.user.keys import Keys
+from tidegate.state.format.encoding import Keys, StoredKeys, encoded_keys
 from tidegate.typeinfo.hints import declared_key_type
 from tidegate.typeinfo.key_hash import KeyHasher
 

@@ -13,9 +13,8 @@ from tidegate.snapshots.writing.new_snapshot import (
     OperatorRewrite,
     operator_of,
 )
-from tidegate.state.format.blocks import PRESENT, Block
-from tidegate.state.format.headers import StateHeader
-from tidegate.state.format.misfits import each_encoded_as_declared, encoded_as_declared
+from tidegate.state.format.blocks import PRESENT, Block, StateHeader
+from tidegate.state.format.encoding import each_encoded_as_declared, encoded_as_declared
 from tidegate.typeinfo.serializers import serializer_of
 from tidegate.typeinfo.types import TupleTypeInfo
 

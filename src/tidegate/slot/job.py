@@ -10,7 +10,8 @@ from tidegate.model.control import CheckpointAborted, CheckpointComplete, HasRea
 from tidegate.slot.channel_state import ChannelStateStorage
 from tidegate.slot.driver_link import as_ours
 from tidegate.state.backend import OperatorBackend, keyed_backend
-from tidegate.state.disk.local_folders import LocalFolders, LocalPlace, default_root
+from tidegate.state.disk.files import LocalPlace
+from tidegate.state.disk.local_folders import LocalFolders, default_root
 from tidegate.state.log.changelog import ChangeLog
 
 if TYPE_CHECKING:

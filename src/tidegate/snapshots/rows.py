@@ -12,7 +12,7 @@ import pyarrow as pa
 from flinkformat.handles import StateDistribution
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.errors import FormatError
-from tidegate.state.format.headers import StateHeader
+from tidegate.state.format.blocks import StateHeader
 from tidegate.state.user import kinds, ttl
 from tidegate.typeinfo.arrow import column_of, column_type
 from tidegate.typeinfo.descriptions import describe, type_described

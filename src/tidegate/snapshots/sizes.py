@@ -19,18 +19,16 @@ from tidegate.snapshots.reading.keyed_streams import key_space, keyed_streams
 from tidegate.snapshots.rows import serializer_read
 from tidegate.state.disk.by_entry import name_of
 from tidegate.state.disk.store import PREFIX_BYTES
-from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections
-from tidegate.state.format.headers import keyed_header, reading
+from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections, keyed_header, reading
+from tidegate.state.format.encoding import paired
 from tidegate.state.format.streams import in_streams
-from tidegate.state.user.keys import paired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from flinkformat.handles import KeyedStateHandle
     from tidegate.snapshots.reading.keyed_streams import KeyedStream
-    from tidegate.state.format.blocks import Block
-    from tidegate.state.format.headers import ColumnsHeader, StateHeader
+    from tidegate.state.format.blocks import Block, ColumnsHeader, StateHeader
     from tidegate.storage.reading import StateReader
     from tidegate.storage.state_files import StateFiles
     from tidegate.typeinfo.serializers import Reader

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from flinkformat.handles import KeyedStateHandle
 from flinkformat.snapshots import EMPTY, SubtaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Iterator
 
-    from flinkformat.handles import KeyedStateHandle, OperatorStateHandle
+    from flinkformat.handles import OperatorStateHandle
     from tidegate.clock import Clock
-    from tidegate.state.protocols import Pending
     from tidegate.storage.places import Place
+
+H = TypeVar("H", covariant=True)
 
 _ROWS_AT_FIRST: Final = 256
 _ROWS_MIN: Final = 32
@@ -22,22 +24,64 @@ _ROWS_MAX: Final = 1 << 11
 bytes, where 65,536 at a time take 380."""
 
 
+class Pending(Protocol[H]):
+    """One part of a snapshot after its quick part, on its way into a handle at a place.
+
+    First `steps` are drawn on the loop, or `thaw` ends them early. Then comes one `upload`, which
+    blocks and runs off the loop; `cancel` comes at any time.
+    """
+
+    def steps(self, rows: Callable[[], int]) -> Iterator[int]:
+        """Encode; a step encodes about `rows` entries and gives their number."""
+        ...
+
+    def thaw(self) -> None:
+        """The steps end early: free what is kept for them."""
+        ...
+
+    def upload(self, place: Place) -> H | None:
+        """Write the rest; None where there is no state. Raises StorageFailed."""
+        ...
+
+    def cancel(self) -> None:
+        """Nobody wants it any more. An upload under way goes on with what it has."""
+        ...
+
+
+class PendingRows(Pending[KeyedStateHandle], Protocol):
+    """Keyed state, of which much may be written while more is encoded.
+
+    `acknowledged` comes after the upload, where the driver hears of its handle.
+    """
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that `write` would write; 0 where they have to wait for what comes last."""
+        ...
+
+    def write(self, place: Place) -> None:
+        """Write what waits. Blocking. Raises StorageFailed; what was written is the place's."""
+        ...
+
+    def acknowledged(self) -> None:
+        """The driver hears of the handle."""
+        ...
+
+
 class PendingSnapshot:
     """One operator's snapshot after its quick part.
 
     `encode` is called on the loop until it gives True, then `upload` once, off the loop, and after
     that `acknowledged`; in between `write` may write what is `waiting`, off the loop and once at a
-    time; `cancel` at any time, on the loop.
+    time, or else all that is encoded stays in memory; `cancel` at any time, on the loop.
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        keyed: Pending[KeyedStateHandle],
-        operator: Pending[OperatorStateHandle],
+        self, clock: Clock, keyed: PendingRows, operator: Pending[OperatorStateHandle]
     ) -> None:
         self._keyed = keyed
         self._operator = operator
+        self.write, self.acknowledged = keyed.write, keyed.acknowledged
         # Columns come last in keyed state, for they teach the pace of copying.
         self._parts = (operator, keyed)
         self._slices = Slices(clock, self._parts)
@@ -46,7 +90,7 @@ class PendingSnapshot:
     @property
     def waiting(self) -> int:
         """Bytes that `write` would write: of key groups of which nothing is left to be encoded."""
-        return 0 if self.is_encoded else sum(part.waiting for part in self._parts)
+        return 0 if self.is_encoded else self._keyed.waiting
 
     @property
     def is_encoded(self) -> bool:
@@ -67,14 +111,6 @@ class PendingSnapshot:
         except Exception as error:
             assert error is self._slices.failure
 
-    def write(self, place: Place) -> None:
-        """Write what is waiting. Blocking. Raises StorageFailed; what was written is the place's.
-
-        Without it all that is encoded stays in memory until the `upload`.
-        """
-        for part in self._parts:
-            part.write(place)
-
     def upload(self, place: Place) -> SubtaskState:
         """Write what was encoded, a stream each for keyed and for operator state.
 
@@ -88,11 +124,6 @@ class PendingSnapshot:
         return SubtaskState(
             managed_keyed=self._keyed.upload(place), managed_operator=self._operator.upload(place)
         )
-
-    def acknowledged(self) -> None:
-        """The driver hears of what `upload` gave. On the loop."""
-        for part in self._parts:
-            part.acknowledged()
 
     def cancel(self) -> None:
         """Free what is kept for it. An upload under way goes on with what it has."""
@@ -108,7 +139,8 @@ class Slices:
     def __init__(self, clock: Clock, parts: tuple[Pending[object], ...]) -> None:
         self._clock = clock
         self._parts = parts
-        self._pace = _Pace()
+        self._rows = _ROWS_AT_FIRST
+        self._row_s = 0.0
         self._steps = self._all_steps()
         self.failure: Exception | None = None
         self.ended = False
@@ -124,10 +156,10 @@ class Slices:
         try:
             while (rows := next(self._steps, None)) is not None:
                 ended = self._clock.precise_s()
-                self._pace.took(rows, ended - began)
+                self._learn(rows, ended - began)
                 if ended >= deadline:
                     return False
-                self._pace.aim(deadline - ended)
+                self._aim(deadline - ended)
                 began = ended
         except Exception as error:
             self.failure = error
@@ -146,27 +178,14 @@ class Slices:
 
     def _all_steps(self) -> Generator[int, None, None]:
         for part in self._parts:
-            yield from part.steps(self._pace.rows)
+            yield from part.steps(lambda: self._rows)
 
+    def _learn(self, rows: int, seconds: float) -> None:
+        each = seconds / max(rows, 1)
+        self._row_s = each if self._row_s == 0.0 else (self._row_s + each) / 2
 
-class _Pace:
-    """Number of entries for each step, so that it fits into the remaining time."""
-
-    def __init__(self) -> None:
-        self._rows = _ROWS_AT_FIRST
-        self._row_s = 0.0
-
-    def rows(self) -> int:
-        """Number of entries for the next step."""
-        return self._rows
-
-    def aim(self, left_s: float) -> None:
-        """Sets the time that the next step should take."""
+    def _aim(self, left_s: float) -> None:
+        """Sets how many entries the next step has, to take about that long."""
         if self._row_s > 0.0:
             fit = left_s / self._row_s
             self._rows = int(min(max(fit, _ROWS_MIN), _ROWS_MAX))
-
-    def took(self, rows: int, seconds: float) -> None:
-        """Learns from a step's duration."""
-        each = seconds / max(rows, 1)
-        self._row_s = each if self._row_s == 0.0 else (self._row_s + each) / 2

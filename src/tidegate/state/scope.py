@@ -1,21 +1,66 @@
-"""The subtask of an operator that state belongs to."""
+"""The subtask of an operator that state belongs to, and the streams of its keyed state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
+from flinkformat.handles import KeyGroupsStateHandle
 from tidegate.api.operator import KeyCell
-from tidegate.state.format.headers import KeyedHeader
+from tidegate.state.format.blocks import KeyedHeader, KeyedStreamWriter, compressor
+from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
+    from flinkformat.handles import KeyedStateHandle
     from flinkformat.key_groups import KeyGroupRange
     from tidegate.clock import Clock
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.state.format.headers import ColumnsHeader, StateHeader
+    from tidegate.state.format.blocks import Block, ColumnsHeader, StateHeader
+    from tidegate.storage.places import Place
+    from tidegate.storage.streams import CheckpointStateOutputStream
     from tidegate.typeinfo.types import TypeInformation
+
+    # Writes what is left of a stream, and gives the offset of each key group.
+    Write = Callable[[Callable[[bytes], None]], tuple[int, ...]]
+
+
+class BesideRows(Protocol):
+    """Columnar state as at a barrier, which is written with the rows; `columns` has it."""
+
+    @property
+    def header(self) -> ColumnsHeader:
+        """The description of all of it in a stream's header."""
+        ...
+
+    def steps(self) -> Iterator[int]:
+        """Copy; a step copies a page and gives the number of its rows."""
+        ...
+
+    def blocks(self) -> dict[int, list[Block]]:
+        """Rows of each key group that has keys, once they are copied."""
+        ...
+
+    def release(self) -> None:
+        """Free what is kept for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The stream that a snapshot of rows in memory writes, and what its handle says.
+
+    checkpoint: in its header. open: begins it while more is encoded. upload: writes what is left,
+    by the function that it is given, to the stream that was opened before, if one was; its last
+    argument says that nothing is left.
+    """
+
+    checkpoint: CheckpointId
+    open: Callable[[Place], CheckpointStateOutputStream]
+    upload: Callable[[Place, CheckpointStateOutputStream | None, Write, bool], KeyedStateHandle]
+    compressed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +91,67 @@ class StateScope:
     @property
     def compress(self) -> Callable[[bytes], bytes] | None:
         """Makes parts of a snapshot smaller; None if they are written as they are."""
-        if not self.compression:
-            return None
-        # PyArrow takes long to import, and only compressed state pays for it.
-        from tidegate.state.format.compression import compressed
+        return compressor() if self.compression else None
 
-        return compressed
-
-    def header(
+    def writer(
         self,
+        write: Callable[[bytes], object],
         checkpoint: CheckpointId,
-        key: bytes | None,
-        states: list[StateHeader],
-        columns: ColumnsHeader | None,
-    ) -> KeyedHeader:
-        """The header of a stream of its keyed state; fields as there."""
-        return KeyedHeader(self.operator, checkpoint, self.max_parallelism, key, states, columns)
+        *,
+        key: bytes | None = None,
+        states: Sequence[StateHeader] = (),
+        columns: ColumnsHeader | None = None,
+        compressed: bool = True,
+    ) -> KeyedStreamWriter:
+        """Begins a stream of its keyed state; the header's fields as in `KeyedHeader`.
+
+        compressed: as the job has it; or else the stream is written as it is.
+        """
+        header = KeyedHeader(
+            self.operator, checkpoint, self.max_parallelism, key, list(states), columns
+        )
+        compress = self.compress if compressed else None
+        return KeyedStreamWriter(write, header, self.key_groups, compress)
+
+    def write_columns(
+        self, write: Callable[[bytes], object], checkpoint: CheckpointId, columns: BesideRows
+    ) -> tuple[int, ...]:
+        """Write a stream of columns alone; gives the offsets of its key groups."""
+        stream, blocks = self.writer(write, checkpoint, columns=columns.header), columns.blocks()
+        for group in self.key_groups:
+            stream.add(group, blocks.get(group, ()))
+        return stream.offsets
+
+    def whole_stream(self, checkpoint: CheckpointId) -> Target:
+        """The stream that a checkpoint writes for itself."""
+        upload = partial(_upload_whole, self.key_groups, self.handle_name(checkpoint))
+        return Target(checkpoint, _open_whole, upload)
+
+    def base_stream(self, number: CheckpointId, name: str) -> Target:
+        """The stream of a changelog's base. name: of its handle."""
+        upload = partial(_upload_whole, self.key_groups, name)
+        return Target(number, _open_whole, upload, compressed=False)
 
     def handle_name(self, checkpoint: CheckpointId) -> str:
         """The name of the handle of all its keyed state in one stream."""
         groups = self.key_groups
         return f"{self.operator.hex()}-{checkpoint}-{groups.first}-{groups.last}"
+
+
+def _open_whole(place: Place) -> CheckpointStateOutputStream:
+    return place.stream(CheckpointScope.EXCLUSIVE, merged=False)
+
+
+def _upload_whole(
+    key_groups: KeyGroupRange,
+    name: str,
+    place: Place,
+    stream: CheckpointStateOutputStream | None,
+    write: Write,
+    is_empty: bool,
+) -> KeyGroupsStateHandle:
+    del is_empty
+    with stream or place.stream() as stream:
+        offsets = write(stream.write)
+        handle = stream.close_and_get_handle()
+    return KeyGroupsStateHandle(key_groups, offsets, handle, name)

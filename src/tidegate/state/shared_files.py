@@ -54,7 +54,8 @@ class SharedFiles(Generic[K, V]):
         """Files that a checkpoint names again. wanted: files that it could name."""
         with self._lock:
             known = {} if self._completed is None else self._named[self._completed]
-            undecided = list(self._named.values())
+            # The completed one is left out: to compare it with itself took most of a quick part.
+            undecided = [named for n, named in self._named.items() if n != self._completed]
             again = wanted(
                 {
                     key: place

@@ -6,7 +6,7 @@ import threading
 from io import BytesIO
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flinkformat.handles import (
     ByteStreamStateHandle,
@@ -38,6 +38,33 @@ _IN_METADATA: Final = (ByteStreamStateHandle, EmptySegmentFileStateHandle)
 """Handles of bytes that are in ``_metadata`` itself, or of none."""
 
 _REMEDY: Final = "Put the file back as it was, or start from another checkpoint."
+
+
+class StateReads(Protocol):
+    """A reader of the handles of a snapshot, such as `StateReader`."""
+
+    def read(self, handle: StreamStateHandle) -> bytes:
+        """All bytes of a handle."""
+        ...
+
+    def view(
+        self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
+    ) -> memoryview:
+        """All bytes of a handle; many of them from its file or a new one, as they are needed."""
+        ...
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        """Write all bytes of a handle to a new file."""
+        ...
+
+    def holds(self, handle: StreamStateHandle, file: Path) -> bool:
+        """True where a file of this machine has what was written as that handle."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """Where the handles are, for errors."""
+        ...
 
 
 class StateReader:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from tidegate.clock import Clock
     from tidegate.model.topology import OperatorInfo
-    from tidegate.state.format.headers import StateHeader
+    from tidegate.state.format.blocks import StateHeader
     from tidegate.typeinfo.types import TypeInformation
     from tidegate.upgrade.sample import OperatorSample
 

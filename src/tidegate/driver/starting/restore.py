@@ -212,7 +212,7 @@ class StartReader:
 
 def _keyed_names(state: OperatorState, files: StateFiles) -> list[str]:
     """Names of the first subtask with keyed state; empty if they can't be read."""
-    from tidegate.state.format.samples import keyed_names  # that few drivers ever need
+    from tidegate.state.format.streams import keyed_names  # that few drivers ever need
 
     for subtask in state.subtasks.values():
         if subtask is not FINISHED and subtask.managed_keyed is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.ending import Ending
     from tidegate.slot.subtask.host import Host
     from tidegate.state.backend import OperatorBackend
-    from tidegate.state.protocols import Materialization
+    from tidegate.state.log.changelog_backend import BackgroundBase
 
 SLICE_MS: Final = 1.0
 """How long a slice is; the loop has three times as long for other work after it."""
@@ -66,7 +66,7 @@ class Materializing:
         self._host.call_at(self._host.clock.monotonic_ms() + wait_ms, begin)
 
     async def _materialize(
-        self, backend: OperatorBackend, pending: Materialization, interval_ms: int
+        self, backend: OperatorBackend, pending: BackgroundBase, interval_ms: int
     ) -> None:
         try:
             while not pending.encode(SLICE_MS):

@@ -25,17 +25,20 @@ from flinkformat.state_streams import streams
 from tidegate.checkpoint.channel_state.file_format import read_chunks
 from tidegate.errors import FormatError
 from tidegate.snapshots.rows import StateKind, in_flight
-from tidegate.state.disk.restore import COLUMNS_FILE
-from tidegate.state.format.blocks import COLUMNS, MISSING, PRESENT, Block, element
-from tidegate.state.format.headers import (
+from tidegate.state.disk.files import COLUMNS_FILE
+from tidegate.state.format.blocks import (
+    COLUMNS,
+    MISSING,
+    PRESENT,
+    Block,
     KeyedHeader,
     RocksDBHeader,
+    element,
     operator_header,
     reading,
     rocksdb_header,
 )
-from tidegate.state.format.stream_reader import StreamReader
-from tidegate.state.format.streams import in_streams
+from tidegate.state.format.streams import StreamReader, in_streams
 from tidegate.transport import codec
 from tidegate.typeinfo.serializers import values_in
 

@@ -15,7 +15,7 @@ from tidegate.model.files import FileChecksum
 from tidegate.snapshots.checking.findings import CheckedSnapshot, Fault, Finding
 from tidegate.snapshots.checking.integrity import contents_of
 from tidegate.snapshots.folders import job_name_of, properties_of
-from tidegate.state.format.headers import KEYED_MAGIC, OPERATOR_MAGIC, reading
+from tidegate.state.format.blocks import KEYED_MAGIC, OPERATOR_MAGIC, reading
 from tidegate.storage import paths
 from tidegate.storage.state_files import StateFiles, resolve_relative
 from tidegate.storage.store import Checksum, open_stream

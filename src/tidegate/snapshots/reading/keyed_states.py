@@ -11,9 +11,8 @@ import pyarrow as pa
 from tidegate.errors import ConfigError, UnsupportedKey
 from tidegate.snapshots.reading.keyed_streams import EntryReaders, keyed_streams
 from tidegate.snapshots.rows import Rows, StateForm, StateInfo, StateKind, serializer_read
-from tidegate.state.format.blocks import COLUMNS
-from tidegate.state.format.headers import StateHeader, reading
-from tidegate.state.user.keys import paired
+from tidegate.state.format.blocks import COLUMNS, StateHeader, reading
+from tidegate.state.format.encoding import paired
 from tidegate.state.user.timers import TIMERS, beside_time
 from tidegate.state.user.ttl import without_times
 from tidegate.typeinfo.arrow import type_of_arrow

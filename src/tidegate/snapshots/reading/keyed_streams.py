@@ -27,14 +27,20 @@ from tidegate.errors import FileMissing, FormatError, RestoreRefused
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.disk.by_entry import together, wholes_of
-from tidegate.state.disk.files import SHAREABLE
-from tidegate.state.disk.local_folders import LocalFolders, LocalPlace
-from tidegate.state.disk.restore import COLUMNS_FILE, restored_space
+from tidegate.state.disk.files import COLUMNS_FILE, SHAREABLE, LocalPlace
+from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.disk.restore import restored_space
 from tidegate.state.disk.store import PREFIX_BYTES, RocksDBMemory, after, prefix_of
-from tidegate.state.format.blocks import COLUMNS, PRESENT, Block
-from tidegate.state.format.headers import StateHeader, Version, reading, rocksdb_header
-from tidegate.state.format.stream_reader import StreamReader
-from tidegate.state.format.streams import bases, in_streams, log_streams
+from tidegate.state.format.blocks import (
+    COLUMNS,
+    PRESENT,
+    Block,
+    StateHeader,
+    Version,
+    reading,
+    rocksdb_header,
+)
+from tidegate.state.format.streams import StreamReader, bases, in_streams, log_streams
 from tidegate.state.heap.hashmap import Present
 from tidegate.state.heap.keyed import decoded_block
 from tidegate.state.log.changelog import COLUMNS_ID
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
     from flinkformat.key_groups import KeyGroupRange
     from tidegate.state.disk.restore import RestoredSpace
     from tidegate.state.disk.store import RocksDBStore
-    from tidegate.state.format.headers import (
+    from tidegate.state.format.blocks import (
         ColumnsHeader,
         KeyedHeader,
         RocksDBHeader,
@@ -67,7 +73,7 @@ Piece = tuple[int, list[Any], list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """A state in a stream; fields as in `format.headers.RocksDBState`."""
+    """A state in a stream; fields as in `format.blocks.RocksDBState`."""
 
     name: str
     kind: str

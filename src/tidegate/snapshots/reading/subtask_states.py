@@ -15,8 +15,7 @@ from tidegate.snapshots.rows import (
     in_flight,
     serializer_read,
 )
-from tidegate.state.format.blocks import element
-from tidegate.state.format.headers import operator_header, reading
+from tidegate.state.format.blocks import element, operator_header, reading
 from tidegate.state.user.operator_state import BROADCAST_KIND
 from tidegate.transport import codec
 from tidegate.typeinfo.types import INT, PICKLED, MapTypeInfo, TupleTypeInfo

@@ -18,8 +18,7 @@ import pyarrow as pa
 from tidegate.errors import ConfigError
 from tidegate.snapshots.rows import StateForm, StateInfo, StateKind, StateRow
 from tidegate.state.format.blocks import MISSING, PRESENT, Block
-from tidegate.state.format.misfits import encoded, encoded_as_declared
-from tidegate.state.user.keys import paired
+from tidegate.state.format.encoding import encoded, encoded_as_declared, paired
 from tidegate.typeinfo.arrow import has_records, recast, values_of
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.key_hash import KeyHasher

@@ -34,11 +34,15 @@ from tidegate.errors import ConfigError
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import Attempt, Epoch
 from tidegate.model.settings import CheckpointSettings
-from tidegate.state.format.blocks import COLUMNS, Block, KeyedStreamWriter, element, element_bytes
-from tidegate.state.format.headers import (
+from tidegate.state.format.blocks import (
+    COLUMNS,
+    Block,
     KeyedHeader,
+    KeyedStreamWriter,
     OperatorHeader,
     StateHeader,
+    element,
+    element_bytes,
     header_bytes,
     operator_header,
 )
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId
     from tidegate.snapshots.reading.keyed_streams import KeyedStream
     from tidegate.snapshots.rows import OperatorInfo
-    from tidegate.state.format.headers import ColumnsHeader
+    from tidegate.state.format.blocks import ColumnsHeader
     from tidegate.storage.reading import StateReader
     from tidegate.storage.streams import CheckpointStateOutputStream
 

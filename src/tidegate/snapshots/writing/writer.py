@@ -42,8 +42,8 @@ from tidegate.snapshots.writing.new_snapshot import (
     OperatorRewrite,
     operator_of,
 )
-from tidegate.state.format.headers import StateHeader
-from tidegate.state.format.misfits import each_encoded_as_declared
+from tidegate.state.format.blocks import StateHeader
+from tidegate.state.format.encoding import each_encoded_as_declared
 from tidegate.state.user.operator_state import BROADCAST_KIND, LIST_KIND
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from tidegate.errors import SerializerIncompatible, UserError
 from tidegate.state.columns.columns import (
-    ColumnTable,
+    Columns,
     FrozenColumn,
     FrozenRows,
     Pane,
@@ -29,8 +29,7 @@ from tidegate.state.columns.columns import (
     default_of,
 )
 from tidegate.state.columns.key_rows import KeyRows
-from tidegate.state.format.blocks import COLUMNS, Block
-from tidegate.state.format.headers import ColumnsHeader
+from tidegate.state.format.blocks import COLUMNS, Block, ColumnsHeader
 from tidegate.typeinfo.descriptions import describe, type_described
 from tidegate.typeinfo.types import PICKLED, TypeInformation
 
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tidegate.api.state import ColumnStateDescriptor
     from tidegate.state.columns.column_pages import FrozenArray
-    from tidegate.state.columns.columns import Column
     from tidegate.state.columns.long_index import Longs
 
 KEY: Final = "key"
@@ -55,25 +52,29 @@ _ROWS_KEPT: Final = 4096
 
 
 class KeyedColumnStates:
-    """All columnar state of one operator; also implements ``api.state.KeyedPanes``."""
+    """All columnar state of one operator.
+
+    Also implements ``api.state.KeyedColumns`` and ``KeyedPanes``, of which an operator has one.
+    """
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._rows = KeyRows(where)
-        self._table = ColumnTable(self._rows, where)
+        self._columns = Columns(self._rows, where)
+        self.index, self.column = self._rows.index, self._columns.column
         self._panes: dict[int, Pane] = {}
         self._has_panes = False
         self._rows_max = _ROWS_KEPT
 
-    def keyed_columns(self, key_type: TypeInformation | None) -> ColumnTable:
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumnStates:
         """Columns over all keys. Raises SerializerIncompatible for another key type."""
         if self._has_panes:
             raise self._other_shape("windows", "one column a key")
         self._declare(key_type)
-        return self._table
-
-    def column(self, descriptor: ColumnStateDescriptor) -> Column:
-        return self._table.column(descriptor)
+        return self
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedColumnStates:
         """Panes of the operator. Raises SerializerIncompatible for another key type."""
@@ -82,9 +83,6 @@ class KeyedColumnStates:
         self._has_panes = True
         self._declare(key_type)
         return self
-
-    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
-        return self._rows.index(keys, key_groups)
 
     def keys(self, rows: Longs) -> pa.Array:
         return self._rows.stored()[0].take(pa.array(rows))
@@ -141,7 +139,7 @@ class KeyedColumnStates:
         keys = table.column(0).combine_chunks()
         if not header.panes:
             rows = self._rows.load(keys, groups)
-            self._table.columns.load(rows, table.remove_column(0), defaults)
+            self._columns.load(rows, table.remove_column(0), defaults)
             return
         self._has_panes = True
         rows = self._rows.index(keys, groups)
@@ -164,7 +162,7 @@ class KeyedColumnStates:
                 for number, pane in self._panes.items()
             ]
         else:
-            columns = [column.freeze() for column in self._table.columns]
+            columns = [column.freeze() for column in self._columns]
             tables = [FrozenTable(0, FrozenRows(len(self._rows)), columns)]
         if not tables:
             return None

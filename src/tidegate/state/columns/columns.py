@@ -271,23 +271,6 @@ class Columns:
             column.put(rows, values_of(table.column(field.name)))
 
 
-class ColumnTable:
-    """The keys of an operator and their columns; implements ``api.state.KeyedColumns``."""
-
-    def __init__(self, rows: KeyRows, where: str) -> None:
-        self._rows = rows
-        self.columns = Columns(rows, where)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
-        return self._rows.index(keys, key_groups)
-
-    def column(self, descriptor: ColumnStateDescriptor) -> Column:
-        return self.columns.column(descriptor)
-
-
 class Pane:
     """Columns of some of an operator's keys; implements ``api.state.KeyedPane``.
 

@@ -7,7 +7,7 @@ batch, so that each different key of a batch is looked up once.
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -61,22 +61,6 @@ _TEXTS: Final[Mapping[TypeInformation, pa.DataType]] = {
 }
 
 
-class _Index(Protocol):
-    """Finds rows of keys of one kind, and makes rows for new ones."""
-
-    def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
-        """Row of each key; for each new key, from row `first` on, its position in `keys`."""
-        ...
-
-    def add(self, keys: pa.Array, first: int) -> None:
-        """Adds rows, from `first` on, for keys that are all new and distinct."""
-        ...
-
-    def parts(self, count: int) -> Sequence[pa.Array]:
-        """Keys of the first rows, in order, in one or more arrays that don't change."""
-        ...
-
-
 class KeyRows:
     """The dense rows of one operator's keys."""
 
@@ -84,7 +68,7 @@ class KeyRows:
         self._where = where
         self._groups = np.empty(0, np.int16)
         self._count = 0
-        self._index: _Index | None = None
+        self._index: _Numbers | _Texts | None = None
         self._key_type: TypeInformation | None = None
 
     @property
@@ -151,7 +135,7 @@ class KeyRows:
         self._groups[self._count : end] = key_groups
         self._count = end
 
-    def _open(self, key_type: TypeInformation) -> _Index:
+    def _open(self, key_type: TypeInformation) -> _Numbers | _Texts:
         arrow = arrow_key_type(key_type)
         self._key_type = key_type
         self._index = _Numbers(arrow) if written_as(key_type) in _NUMBERS else _Texts(arrow)
@@ -172,18 +156,22 @@ def arrow_key_type(key_type: TypeInformation) -> pa.DataType:
 
 
 class _Numbers:
+    """Rows of keys of 64 bits or less."""
+
     def __init__(self, arrow: pa.DataType) -> None:
         self._arrow = arrow
         self._index = LongIndex()
         self._stored = np.empty(0, np.int64)
 
     def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
+        """Row of each key; for each new key, from row `first` on, its position in `keys`."""
         numbers = self._numbers(keys)
         rows, new = self._index.place(numbers, first)
         self._store(numbers.take(new), first)
         return rows, new
 
     def add(self, keys: pa.Array, first: int) -> None:
+        """Adds rows, from `first` on, for keys that are all new and distinct."""
         numbers = self._numbers(keys)
         self._index.add(numbers, np.arange(first, first + len(numbers)))
         self._store(numbers, first)
@@ -194,6 +182,7 @@ class _Numbers:
         self._stored[first:end] = numbers
 
     def parts(self, count: int) -> Sequence[pa.Array]:
+        """Keys of the first rows, in order, in one or more arrays that don't change."""
         numbers = self._stored[:count]
         if pa.types.is_boolean(self._arrow):
             return [pa.array(numbers.astype(np.bool_))]
@@ -212,7 +201,7 @@ class _Numbers:
 
 
 class _Texts:
-    """Keys of any length, through a dictionary for each batch."""
+    """Rows of keys of any length, through a dictionary for each batch; methods as above."""
 
     def __init__(self, arrow: pa.DataType) -> None:
         self._arrow = arrow

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tidegate.state.disk.store import RocksDBStore
-    from tidegate.state.format.headers import RocksDBState
+    from tidegate.state.format.blocks import RocksDBState
 
 _SIZE: Final = Struct(">I")
 _ROWS_A_SLICE: Final = 4096
@@ -78,7 +78,7 @@ def wholes_of(
 ) -> Iterator[tuple[bytes, list[bytes]]]:
     """The maps, or lists, of a state that is stored by entry, in a key group: names and pieces.
 
-    Name and piece are what `table` has of one as a whole. There are several pieces, of which
+    Name and piece are what a table has of one as a whole. There are several pieces, of which
     `together` makes one value, where what they hold is of several versions, or encoded in several
     ways. entries_max: how many entries of a map, or parts of a list, are taken.
     """

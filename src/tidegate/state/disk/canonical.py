@@ -1,8 +1,8 @@
-"""A folder of a key space as blocks of entries, which all backends read: all of it, or a sample.
+"""A folder of a key space as blocks of entries, which all backends read.
 
-For a savepoint in canonical form a folder of links, which does not change any more, is read off the
-loop while rows flow: by scans in slices, of which one key group's are in memory at a time. Entries
-stay the bytes that they are; only those of an older type of their state are read and written anew.
+A folder of links, which does not change any more, is read off the loop while rows flow: by scans in
+slices, of which one key group's are in memory at a time. Entries stay the bytes that they are; only
+those of an older type of their state are read and written anew.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
+from flinkformat.handles import KeyGroupsStateHandle
 from tidegate.errors import StorageFailed
 from tidegate.model.ids import CheckpointId
 from tidegate.state.disk.by_entry import together, wholes_of
-from tidegate.state.disk.files import download
-from tidegate.state.disk.restore import COLUMNS_FILE
 from tidegate.state.disk.store import PREFIX_BYTES, RocksDBMemory, RocksDBStore, after, prefix_of
-from tidegate.state.format.blocks import PRESENT, Block, KeyedStreamWriter
-from tidegate.state.format.headers import KeyedHeader, StateHeader, keyed_header, rocksdb_header
-from tidegate.state.format.samples import ROWS
+from tidegate.state.format.blocks import (
+    PRESENT,
+    Block,
+    StateHeader,
+)
 from tidegate.storage.streams import written_beside
 from tidegate.typeinfo.serializers import PICKLED_BEGIN, join_pieces
 
@@ -28,17 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from flinkformat.handles import IncrementalRemoteKeyedStateHandle
-    from tidegate.model.settings import RocksDBSettings
-    from tidegate.state.disk.codecs import StoredValues
-    from tidegate.state.format.headers import RocksDBHeader, RocksDBState
-    from tidegate.state.format.samples import Sampled
-    from tidegate.state.protocols import BesideRows, StateReads
-    from tidegate.state.scope import StateScope
+    from tidegate.state.format.blocks import RocksDBHeader, RocksDBState
+    from tidegate.state.format.encoding import StoredValues
+    from tidegate.state.scope import BesideRows, StateScope
     from tidegate.storage.places import Place
-
-_ENTRIES_OF_ONE: Final = 100
-"""Entries, at most, that a sample has of a map or list that is stored by entry."""
 
 _ROWS_A_BLOCK: Final = 1024
 """So few that they are in a core's cache from the scan to the block (benchmarks/savepoint.py)."""
@@ -71,13 +64,14 @@ def write_canonical(
         for newest in each.versions[-1:]
     ]
     checkpoint = CheckpointId(header.checkpoint)
-    in_blocks = scope.header(checkpoint, header.key, states, described)
     batches = {} if columns is None else columns.blocks()
     store = RocksDBStore(folder, memory, read_only=True)
     try:
         with place.stream() as stream:
             with written_beside(stream.write) as write:
-                rows = KeyedStreamWriter(write, in_blocks, scope.key_groups, scope.compress)
+                rows = scope.writer(
+                    write, checkpoint, key=header.key, states=states, columns=described
+                )
                 for group in scope.key_groups:
                     blocks = [*_blocks(store, header, values, group), *batches.get(group, ())]
                     rows.add(group, blocks)
@@ -171,68 +165,3 @@ def _renewed(pieces: list[bytes], state: RocksDBState, values: StoredValues | No
             remedy="Ask for the state in open(), or take a savepoint in native form.",
         )
     return values.encode_each([together(values.decode_each(pieces))])[0][1:]
-
-
-def folder_sample(
-    handle: IncrementalRemoteKeyedStateHandle,
-    folder: Path,
-    reader: StateReads,
-    settings: RocksDBSettings,
-    sampled: Sampled,
-) -> tuple[KeyedHeader, KeyGroupsStateHandle]:
-    """What the key space holds, and some entries of each state. Blocking.
-
-    folder: a new one of this machine. Of a key space that has more bytes than are left to look at,
-    and of columnar state, there are no entries. Raises FormatError, RestoreRefused, StorageFailed.
-    """
-    where = handle.meta.physical_id
-    meta = rocksdb_header(memoryview(reader.read(handle.meta)), where)
-    columns = next(
-        (
-            keyed_header(memoryview(reader.read(file.handle)), where).columns
-            for file in (*handle.shared_state, *handle.private_state)
-            if file.local_path == COLUMNS_FILE
-        ),
-        None,
-    )
-    header = KeyedHeader(
-        meta.operator, meta.checkpoint, meta.max_parallelism, meta.key, meta.in_blocks(), columns
-    )
-    data = bytearray()
-    written = KeyedStreamWriter(data.extend, header, handle.key_groups)
-    if handle.state_size > sampled.bytes_left:
-        sampled.complete = False
-    else:
-        sampled.bytes_left -= handle.state_size
-        download(handle, folder, reader)
-        store = RocksDBStore(folder, RocksDBMemory(settings))
-        try:
-            for group in handle.key_groups:
-                written.add(group, list(_sampled_blocks(store, meta, group, sampled)))
-        finally:
-            store.destroy()
-    sample = ByteStreamStateHandle(f"sample of {where}", bytes(data))
-    name = handle.state_handle_id
-    return header, KeyGroupsStateHandle(handle.key_groups, written.offsets, sample, name)
-
-
-def _sampled_blocks(
-    store: RocksDBStore, meta: RocksDBHeader, group: int, sampled: Sampled
-) -> Iterator[Block]:
-    first = 0
-    for state in meta.states:
-        left = max(0, ROWS - sampled.rows[state.name])
-        for name, piece in islice(_entries(store, state, group), left):
-            # A block each: to join pickles one would have to make their values.
-            sampled.rows[state.name] += 1
-            yield Block(PRESENT, first + piece[0], 1, name[PREFIX_BYTES:], piece[1:])
-        first += len(state.versions)
-
-
-def _entries(store: RocksDBStore, state: RocksDBState, group: int) -> Iterator[tuple[bytes, bytes]]:
-    """Names and pieces of a state's entries; a map's or list's are one for each form."""
-    if state.by_entry:
-        wholes = wholes_of(store, state, group, _ENTRIES_OF_ONE)
-        return ((name, piece) for name, pieces in wholes for piece in pieces)
-    prefix = prefix_of(group, state.number)
-    return store.scan(prefix, after(prefix))

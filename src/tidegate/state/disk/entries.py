@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import ValueState
-    from tidegate.state.disk.codecs import StoredValues
     from tidegate.state.disk.layered import LayeredTable, ReadCache, Written
     from tidegate.state.disk.store import RocksDBStore
+    from tidegate.state.format.encoding import StoredValues
 
 Entries = dict[object, object]
 
@@ -217,7 +217,7 @@ class EntryTable:
 def _value_state(
     cell: KeyCell, dirty: list[Entries], load: Callable[[object, int], object]
 ) -> ValueState[object]:
-    """Value state in a class of its own for each table, as in `state.hashmap`, and why there."""
+    """Value state in a class of its own for each table, as in `heap.hashmap`, which says why."""
 
     class Values:
         __slots__ = ()

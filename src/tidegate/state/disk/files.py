@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -26,11 +27,16 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import StreamStateHandle
     from flinkformat.key_groups import KeyGroupRange
+    from tidegate.model.settings import StateFileSettings
     from tidegate.state.disk.local_folders import LocalFolders
-    from tidegate.state.protocols import StateReads
+    from tidegate.state.disk.store import RocksDBMemory
     from tidegate.storage.places import Place
+    from tidegate.storage.reading import StateReads
 
 T = TypeVar("T")
+
+COLUMNS_FILE: Final = "columns"
+"""Name of the file beside a key space that holds columnar state, as blocks of keyed state."""
 
 SHAREABLE: Final = ".sst"
 """Ending of the names of files that never change."""
@@ -40,6 +46,16 @@ TRANSFER_THREADS: Final = 4
 
 PART_BYTES: Final = 1 << 20
 """Bytes of a file that an upload has in memory, for each file that is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlace:
+    """Where and how an operator may keep keyed state on disk. backend_id: UUID, as text."""
+
+    folders: LocalFolders
+    backend_id: str
+    memory: RocksDBMemory
+    files: StateFileSettings
 
 
 class IncrementalFiles:
@@ -137,7 +153,7 @@ def download(
     """Bring a checkpoint's files into a new folder; the result is its ``meta``. Blocking.
 
     local: where a copy of them may be, which is taken instead. Leaves no folder where it raises:
-    RestoreRefused, FormatError and StorageFailed as `StateReader.copy` does.
+    RestoreRefused, FormatError and StorageFailed as `StateReads.copy` does.
     """
     files = (*handle.shared_state, *handle.private_state)
     for file in files:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.state.disk.codecs import StoredKeys, StoredValues
     from tidegate.state.disk.store import Batch, RocksDBStore
+    from tidegate.state.format.encoding import StoredKeys, StoredValues
 
 P = TypeVar("P")
 Log = Callable[[int, Sequence[bytes], Sequence[bytes], Sequence[bytes]], None]

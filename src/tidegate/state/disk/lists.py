@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.api.operator import KeyCell
-    from tidegate.state.disk.codecs import StoredValues
     from tidegate.state.disk.layered import LayeredTable, ReadCache, Written
     from tidegate.state.disk.store import RocksDBStore
+    from tidegate.state.format.encoding import StoredValues
 
 Row = tuple[int, list[object]]
 """The number of a part on disk, and its elements."""

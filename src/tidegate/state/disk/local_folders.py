@@ -27,7 +27,6 @@ import shutil
 import stat
 import tempfile
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import IncrementalRemoteKeyedStateHandle
     from tidegate.model.ids import JobId, SlotId
-    from tidegate.model.settings import StateFileSettings
-    from tidegate.state.disk.store import RocksDBMemory
 
 T = TypeVar("T")
 
@@ -310,13 +307,3 @@ def _link(source: Path, target: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         shutil.copyfile(source, target)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalPlace:
-    """Where and how an operator may keep keyed state on disk. backend_id: UUID, as text."""
-
-    folders: LocalFolders
-    backend_id: str
-    memory: RocksDBMemory
-    files: StateFileSettings

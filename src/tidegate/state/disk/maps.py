@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.api.operator import KeyCell
-    from tidegate.state.disk.codecs import StoredMapKeys, StoredValues
     from tidegate.state.disk.layered import LayeredTable, ReadCache, Written
     from tidegate.state.disk.store import RocksDBStore
+    from tidegate.state.format.encoding import StoredMapKeys, StoredValues
 
 Pair = tuple[object, object]
 

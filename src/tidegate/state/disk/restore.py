@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FormatError, RestoreRefused, SerializerIncompatible
 from tidegate.state.disk.by_entry import WHOLE, beginning, is_stored_by_entry, map_type_of
-from tidegate.state.disk.files import download
+from tidegate.state.disk.files import COLUMNS_FILE, download
 from tidegate.state.disk.store import RocksDBStore, Rows, after, prefix_of
-from tidegate.state.format.blocks import COLUMNS, PRESENT, section
-from tidegate.state.format.headers import (
+from tidegate.state.format.blocks import (
+    COLUMNS,
+    PRESENT,
     KeyedHeader,
     RocksDBHeader,
     RocksDBState,
@@ -29,6 +30,7 @@ from tidegate.state.format.headers import (
     keyed_header,
     reading,
     rocksdb_header,
+    section,
 )
 from tidegate.state.format.streams import bases, in_streams, log_streams
 from tidegate.state.user.kinds import Kind
@@ -46,16 +48,13 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import KeyedStateHandle
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.state.disk.local_folders import LocalPlace
+    from tidegate.state.disk.files import LocalPlace
     from tidegate.state.disk.store import Slice
     from tidegate.state.format.blocks import Block
-    from tidegate.state.protocols import StateReads
+    from tidegate.storage.reading import StateReads
     from tidegate.typeinfo.types import MapTypeInfo
 
     Run = Iterable[Slice]
-
-COLUMNS_FILE: Final = "columns"
-"""Name of the file beside a key space that holds columnar state, as blocks of keyed state."""
 
 _ROWS_A_SLICE: Final = 1024
 """Entries that are written to a file at a time."""

@@ -1,49 +1,89 @@
-"""Keyed rows of one operator on disk, from restore to snapshot."""
+"""All keyed rows of one operator on disk: its tables by name, its cache, its snapshots.
+
+A snapshot's quick part sets aside what was written since the last one. Its layers are then made
+bytes in slices on the loop, written, flushed and linked by whoever uploads, one snapshot after the
+other: writing holds the interpreter for a millisecond or two at a time, flushing not at all
+(docs/design/state-on-disk.md).
+"""
 
 from __future__ import annotations
 
 import shutil
+import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec.structs import replace
+
+from flinkformat.handles import KeyGroupsStateHandle
+from tidegate.api.state import MapStateDescriptor, ValueStateDescriptor
+from tidegate.errors import SerializerIncompatible
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
+from tidegate.state.disk.by_entry import is_stored_by_entry, value_snapshot
 from tidegate.state.disk.canonical import write_canonical
-from tidegate.state.disk.files import IncrementalFiles
-from tidegate.state.disk.restore import COLUMNS_FILE, restored_space
-from tidegate.state.disk.states import RocksDBKeyedStates
+from tidegate.state.disk.entries import EntryCodec, EntryTable
+from tidegate.state.disk.files import COLUMNS_FILE, IncrementalFiles
+from tidegate.state.disk.layered import LayeredTable
+from tidegate.state.disk.lists import DiskListState, ListCodec
+from tidegate.state.disk.maps import DiskMapState, MapCodec
+from tidegate.state.disk.restore import restored_space
+from tidegate.state.disk.snapshot import RocksDBSnapshot
 from tidegate.state.disk.store import RocksDBStore
-from tidegate.state.format.blocks import COLUMNS, KeyedStreamWriter, all_sections
-from tidegate.state.format.headers import header_bytes, keyed_header
-from tidegate.state.heap.keyed import KeyedStates, WholeStream
+from tidegate.state.format.blocks import (
+    COLUMNS,
+    MISSING,
+    PRESENT,
+    RocksDBHeader,
+    RocksDBState,
+    StateHeader,
+    Version,
+    all_sections,
+    header_bytes,
+    keyed_header,
+)
+from tidegate.state.format.encoding import (
+    VERSIONS_MAX,
+    Keys,
+    StoredKeys,
+    StoredMapKeys,
+    StoredValues,
+)
+from tidegate.state.user import kinds, ttl
+from tidegate.state.user.asked import StatesByName
+from tidegate.typeinfo.serializers import SerializerSnapshot, join_pieces, serializer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from flinkformat.handles import (
         IncrementalRemoteKeyedStateHandle,
         KeyedStateHandle,
-        KeyGroupsStateHandle,
     )
     from tidegate.api.state import State, StateDescriptor
     from tidegate.model.elements import Batch, CheckpointOptions
-    from tidegate.state.disk.codecs import StoredValues
-    from tidegate.state.disk.local_folders import LocalPlace
-    from tidegate.state.disk.states import RocksDBSnapshot
-    from tidegate.state.format.headers import RocksDBHeader
+    from tidegate.state.disk.files import LocalPlace
+    from tidegate.state.disk.layered import Codec, Log
+    from tidegate.state.disk.snapshot import Upload
     from tidegate.state.log.changelog import ChangeLog
-    from tidegate.state.log.log_parts import Base
-    from tidegate.state.protocols import BesideRows, Pending, StateReads, WrittenColumns
-    from tidegate.state.scope import StateScope
+    from tidegate.state.log.log_parts import Append, Base
+    from tidegate.state.protocols import WrittenColumns
+    from tidegate.state.scope import BesideRows, StateScope
+    from tidegate.state.user.asked import Asked
     from tidegate.storage.places import Place
-    from tidegate.typeinfo.types import TypeInformation
+    from tidegate.storage.reading import StateReads
+
+P = TypeVar("P")
+
+_HARD_LIMIT: Final = 4
+"""How many times the cache may be overdrawn while a snapshot is being linked."""
 
 
 class RocksDBBackend:
-    """A `protocols.KeyedBackend` on disk, opened when it is first used.
+    """A `protocols.LoggedBackend` on disk, opened when it is first used.
 
-    log: where changes go, which has this as its `LoggedRows`; None where they do not.
+    log: where changes go; None where they do not.
     """
 
     prepares = True
@@ -54,8 +94,17 @@ class RocksDBBackend:
         self._scope = scope
         self._local = local
         self._log = log
-        self._states: RocksDBKeyedStates | None = None
+        self._store: RocksDBStore | None = None
         self._files = self._new_files()
+        self._keys = Keys(scope.key_type, scope.where)
+        self._states: dict[str, RocksDBState] = {}
+        self._tables: dict[str, LayeredTable[Any]] = {}
+        self._lists: dict[str, DiskListState] = {}
+        self._read_ahead: list[Callable[[Sequence[object], Sequence[int]], None]] = []
+        # Snapshots that are not linked yet, the oldest first.
+        self._links: list[RocksDBSnapshot] = []
+        self._lock = threading.RLock()
+        self.state = StatesByName(scope.where, self._made).state
 
     def restore(
         self, handles: Sequence[KeyedStateHandle], reader: StateReads
@@ -66,35 +115,45 @@ class RocksDBBackend:
         space = restored_space(handles, scope.key_groups, self._local, reader, scope.where)
         if space.handle is not None:
             self._files = self._new_files(space.handle)
-        self._states = self._opened(space.store, space.header)
+        self._store = space.store
+        if space.header is not None:
+            self._states = {state.name: state for state in space.header.states}
+            if space.header.key is not None:
+                self._keys.restore(space.header.key)
         return [self._columns(data) for data in space.columns]
 
-    def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None) -> State:
-        return self._held().state(descriptor, namespace)
-
-    def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
-        return self._held().scan(name)
+    def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
+        return self._tables[state].scan()
 
     def before_batch(self, batch: Batch, *, encoding: bool) -> None:
+        """Read at once what its rows will ask for, and keep to the memory.
+
+        Raises StorageFailed if the disk has failed, also while something else was written.
+        """
         del encoding
-        if self._states is not None and isinstance(batch, RowBatch) and batch.keys is not None:
-            self._states.before_batch(batch.keys, batch.key_groups or ())
+        if self._store is None or not isinstance(batch, RowBatch) or batch.keys is None:
+            return
+        if self._store.lost is not None:
+            raise self._store.lost
+        for table in self._tables.values():
+            table.settle()
+        excess = self.undrained - self._entries_max()
+        if excess > 0:
+            self._relieve(excess)
+        for read_ahead in self._read_ahead:
+            read_ahead(batch.keys, batch.key_groups or ())
 
     def snapshot(
         self, checkpoint: CheckpointId, options: CheckpointOptions, columns: BesideRows | None
-    ) -> Pending[KeyedStateHandle]:
-        snapshot = self._frozen()
-        if self._states is None or snapshot is None:
-            return self._without_rows(checkpoint, columns)
-        if options.canonical:
-            values = self._states.values
-            upload = partial(self._upload_canonical, snapshot, checkpoint, values, columns)
+    ) -> RocksDBSnapshot:
+        if not self._states:
+            upload = partial(self._upload_columns, checkpoint, columns)
+        elif options.canonical:
+            values = {name: table.codec.wholes for name, table in self._tables.items()}
+            upload = partial(self._upload_canonical, checkpoint, self._held, values, columns)
         else:
-            upload = partial(self._upload_native, snapshot, checkpoint, columns)
-        return PendingFolder(snapshot, columns, upload)
-
-    def materialize(self) -> None:
-        """A log around it has it written."""
+            upload = partial(self._upload_native, checkpoint, self._held, columns)
+        return self._frozen(upload, columns=columns)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         self._files.named.on_complete(checkpoint)
@@ -103,84 +162,149 @@ class RocksDBBackend:
         self._files.named.on_aborted(checkpoint)
 
     def close(self) -> None:
-        if self._states is not None:
-            self._states.close()
+        with self._lock:
+            if self._store is not None:
+                self._store.destroy()
 
     # --- for a log ---
 
     @property
     def key_type(self) -> bytes | None:
-        return None if self._states is None else self._states.key_type
+        key = self._keys.serializer
+        return None if key is None else key.snapshot().to_bytes()
 
     @property
     def undrained(self) -> int:
-        return 0 if self._states is None else self._states.unwritten
+        return sum(table.unwritten for table in self._tables.values())
 
     def drain(self, rows: int) -> None:
-        if self._states is not None:
-            self._states.drain(rows)
+        """Writes about this many of them to the log and to disk, unless a snapshot comes first."""
+        if self._links:
+            return
+        for table in self._tables.values():
+            table.settle()
+        max(self._tables.values(), key=lambda each: each.unwritten).spill(rows)
 
-    def cut(self, sealed: Callable[[], None]) -> PendingFolder | None:
-        snapshot = self._frozen(linked=False, encoded=sealed)
-        if snapshot is None:
+    def cut(self, sealed: Callable[[], None]) -> RocksDBSnapshot | None:
+        if not self._states:
             return None
-        return PendingFolder(snapshot, None, lambda _: snapshot.settle())
+        return self._frozen(lambda cut, _: cut.settle(), linked=False, encoded=sealed)
 
-    def whole(self, checkpoint: CheckpointId, number: CheckpointId) -> Pending[KeyedStateHandle]:
-        snapshot = self._frozen()
-        if snapshot is None:
-            return self._without_rows(checkpoint, None)
-        upload = partial(self._upload_base, snapshot.link, partial(snapshot.header, number))
-        return PendingFolder(snapshot, None, upload)
+    def whole(self, checkpoint: CheckpointId, number: CheckpointId) -> RocksDBSnapshot:
+        if not self._states:
+            return self._frozen(partial(self._upload_columns, checkpoint, None))
+        held = self._held
+        return self._frozen(
+            lambda cut, place: self._upload_base(cut.link(), self._header(number, held), place)
+        )
 
-    def base(self, base: Base, place: Place) -> PendingFolder | None:
+    def base(self, base: Base, place: Place) -> RocksDBSnapshot | None:
         del place
-        states = self._states
-        if states is None or not states.held:
+        if not self._states:
             return None
         # What a checkpoint has logged and not brought to disk yet is in no file of the base.
-        base.position = states.unlinked_from(base.position)
-        number = CheckpointId(base.number)
-        header = states.header(number, states.held)
-        return PendingFolder(
-            None, None, partial(self._upload_base, states.link_now, lambda: header)
+        base.position = self._links[0].position if self._links else base.position
+        header = self._header(CheckpointId(base.number), self._held)
+        return RocksDBSnapshot(
+            [],
+            (),
+            lambda _, place: self._upload_base(self._link_now(), header, place),
+            self._bring,
         )
+
+    # --- memory ---
+
+    def _entries_max(self) -> int:
+        return self._local.memory.entries_max()
+
+    def _share(self) -> int:
+        return self._entries_max() // max(1, len(self._tables))
+
+    def _relieve(self, excess: int) -> None:
+        if self._links:
+            waited_for = any(not snapshot.cancelled for snapshot in self._links)
+            if waited_for and excess < self._entries_max() * (_HARD_LIMIT - 1):
+                return
+            newest = self._links[-1]
+            while newest.step() is not None:
+                pass
+            self._bring(newest)
+        # What was linked a moment ago is on disk, too.
+        self.drain(excess + self._entries_max() // 16)
 
     # --- snapshots ---
 
     def _frozen(
-        self, *, linked: bool = True, encoded: Callable[[], None] | None = None
-    ) -> RocksDBSnapshot | None:
-        """The quick part of a snapshot of the key space; None without state."""
-        position = 0 if self._log is None else self._log.position
-        if self._states is None:
-            return None
-        return self._states.snapshot(linked=linked, encoded=encoded, position=position)
+        self,
+        upload: Upload,
+        *,
+        columns: BesideRows | None = None,
+        linked: bool = True,
+        encoded: Callable[[], None] | None = None,
+    ) -> RocksDBSnapshot:
+        """Set aside what was written, the quick part of a snapshot."""
+        snapshot = RocksDBSnapshot(
+            [(table, table.freeze()) for table in self._tables.values()],
+            tuple(self._links),
+            upload,
+            self._bring,
+            columns=columns,
+            linked=linked,
+            encoded=encoded,
+            position=0 if self._log is None else self._log.position,
+        )
+        if self._states:
+            self._links.append(snapshot)
+        return snapshot
 
-    def _without_rows(
-        self, checkpoint: CheckpointId, columns: BesideRows | None
-    ) -> Pending[KeyedStateHandle]:
-        """Columns without rows are written as they are beside state in memory."""
-        return KeyedStates(self._scope).snapshot(WholeStream.of(self._scope, checkpoint), columns)
+    def _bring(self, last: RocksDBSnapshot) -> None:
+        """Brings all snapshots up to this one to disk, in order. Blocking, on any thread."""
+        with self._lock:
+            while last in self._links:
+                self._links[0].written(self._opened(), self._local.folders.new_folder)
+                self._links.pop(0)
+
+    def _link_now(self) -> Path:
+        """A folder of links to what is on disk, whatever else waits. Blocking, on any thread."""
+        with self._lock:
+            store = self._opened()
+            store.flush()
+            folder = self._local.folders.new_folder()
+            store.link(folder)
+        return folder
+
+    @property
+    def _held(self) -> list[RocksDBState]:
+        """How states stand in the key space, as of now."""
+        for name, lists in self._lists.items():
+            self._states[name] = replace(self._states[name], parts=lists.numbered)
+        return list(self._states.values())
+
+    def _header(self, checkpoint: CheckpointId, held: list[RocksDBState]) -> RocksDBHeader:
+        """Describe a folder; once its bytes are made, since that tells the type of the keys."""
+        scope = self._scope
+        return RocksDBHeader(scope.operator, checkpoint, scope.max_parallelism, self.key_type, held)
 
     def _upload_native(
         self,
-        snapshot: RocksDBSnapshot,
         checkpoint: CheckpointId,
+        held: list[RocksDBState],
         columns: BesideRows | None,
+        snapshot: RocksDBSnapshot,
         place: Place,
     ) -> IncrementalRemoteKeyedStateHandle:
         """Link the files and write those that are new."""
         folder = snapshot.link()
         try:
             if columns is not None:
-                (folder / COLUMNS_FILE).write_bytes(self._column_bytes(checkpoint, columns))
+                with (folder / COLUMNS_FILE).open("wb") as file:
+                    self._scope.write_columns(file.write, checkpoint, columns)
             handle = self._files.upload(
                 folder,
                 checkpoint,
                 place,
                 shared=self._local.files.incremental,
-                meta=header_bytes(snapshot.header(checkpoint)),
+                meta=header_bytes(self._header(checkpoint, held)),
             )
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -190,16 +314,17 @@ class RocksDBBackend:
 
     def _upload_canonical(
         self,
-        snapshot: RocksDBSnapshot,
         checkpoint: CheckpointId,
-        values: Mapping[str, StoredValues],
+        held: list[RocksDBState],
+        values: dict[str, StoredValues],
         columns: BesideRows | None,
+        snapshot: RocksDBSnapshot,
         place: Place,
     ) -> KeyGroupsStateHandle | None:
         """Write the entries as blocks, for all backends; None without any."""
         folder = snapshot.link()
         try:
-            header = snapshot.header(checkpoint)
+            header = self._header(checkpoint, held)
             if header.key is None and columns is None:
                 return None
             memory = self._local.memory
@@ -207,32 +332,40 @@ class RocksDBBackend:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _upload_columns(
+        self,
+        checkpoint: CheckpointId,
+        columns: BesideRows | None,
+        snapshot: RocksDBSnapshot,
+        place: Place,
+    ) -> KeyGroupsStateHandle | None:
+        """Columns without rows are written as they are beside state in memory."""
+        del snapshot
+        if columns is None:
+            return None
+        scope = self._scope
+        with place.stream() as stream:
+            offsets = scope.write_columns(stream.write, checkpoint, columns)
+            handle = stream.close_and_get_handle()
+        return KeyGroupsStateHandle(
+            scope.key_groups, offsets, handle, scope.handle_name(checkpoint)
+        )
+
     def _upload_base(
-        self, link: Callable[[], Path], header: Callable[[], RocksDBHeader], place: Place
+        self, folder: Path, header: RocksDBHeader, place: Place
     ) -> IncrementalRemoteKeyedStateHandle:
         """Upload a folder for a log: its bases belong to no checkpoint, so no copy is kept."""
-        folder = link()
         try:
-            described = header()
             return self._files.upload(
                 folder,
-                CheckpointId(described.checkpoint),
+                CheckpointId(header.checkpoint),
                 place,
                 shared=self._local.files.incremental,
-                meta=header_bytes(described),
+                meta=header_bytes(header),
                 placeholders=False,
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _column_bytes(self, checkpoint: CheckpointId, columns: BesideRows) -> bytes:
-        written: list[bytes] = []
-        header = self._scope.header(checkpoint, None, [], columns.header)
-        groups, compress, blocks = self._scope.key_groups, self._scope.compress, columns.blocks()
-        rows = KeyedStreamWriter(written.append, header, groups, compress)
-        for group in groups:
-            rows.add(group, blocks.get(group, ()))
-        return b"".join(written)
 
     def _columns(self, data: memoryview) -> WrittenColumns:
         """Columnar state from a stream of blocks, of which only this subtask's are wanted."""
@@ -247,16 +380,6 @@ class RocksDBBackend:
             if block.kind == COLUMNS
         ]
 
-    def _held(self) -> RocksDBKeyedStates:
-        if self._states is None:
-            folder = self._local.folders.new_folder()
-            self._states = self._opened(RocksDBStore(folder, self._local.memory), None)
-        return self._states
-
-    def _opened(self, store: RocksDBStore, header: RocksDBHeader | None) -> RocksDBKeyedStates:
-        append = None if self._log is None else self._log.append
-        return RocksDBKeyedStates(self._scope, store, self._local, header=header, append=append)
-
     def _new_files(
         self, restored: IncrementalRemoteKeyedStateHandle | None = None
     ) -> IncrementalFiles:
@@ -267,48 +390,133 @@ class RocksDBBackend:
             restored=restored,
         )
 
+    # --- tables ---
 
-class PendingFolder:
-    """A key space on its way into the files of a folder, a `protocols.Pending`.
+    def _opened(self) -> RocksDBStore:
+        if self._store is None:
+            self._store = RocksDBStore(self._local.folders.new_folder(), self._local.memory)
+        return self._store
 
-    snapshot: what has to be brought to disk first; None where what is there counts.
-    """
+    def _made(self, asked: Asked) -> State:
+        descriptor, namespace, now_ms = asked.descriptor, asked.namespace, self._scope.clock.wall_ms
+        held = self._placed(asked)
+        stored = ttl.stored(descriptor)
+        values = self._values(descriptor, held, asked.where, SerializerSnapshot.from_bytes)
+        cell = self._scope.cell if namespace is None else self._scope.pair_cell
+        if not held.by_entry:
+            copy = kinds.entry_copier(stored)
+            table = self._table(asked, held, EntryCodec(values, copy))
+            entries = EntryTable(cell, table, copy, paired=namespace is not None)
+            view, _ = ttl.view(descriptor, entries, now_ms)
+            read_ahead = table.prefetch
+        elif isinstance(descriptor, MapStateDescriptor):
+            codec = self._map_codec(descriptor, values, held, asked.where)
+            table = self._table(asked, held, codec)
+            maps = DiskMapState(cell, table, codec)
+            view = ttl.parts_view(descriptor, maps, maps, now_ms)
+            read_ahead = table.prefetch
+        else:
+            codec = ListCodec(values, kinds.part_copier(stored))
+            table = self._table(asked, held, codec)
+            lists = self._lists[held.name] = DiskListState(cell, table, codec, held.parts)
+            view = ttl.parts_view(descriptor, lists, lists, now_ms)
+            read_ahead = lists.prefetch
+        if namespace is None:
+            self._read_ahead.append(read_ahead)
+        self._states[held.name] = held
+        self._tables[held.name] = table
+        return view
 
-    waiting = 0
+    def _placed(self, asked: Asked) -> RocksDBState:
+        """Describe how the state stands in the key space, its newest version last."""
+        header = asked.header
+        newest = Version(header.serializer, ttl=header.ttl)
+        held = self._states.get(header.name)
+        if held is None:
+            number = 1 + max((state.number for state in self._states.values()), default=-1)
+            by_entry = is_stored_by_entry(header.kind, asked.entries.type_info)
+            held = RocksDBState(
+                header.name, header.kind, number, header.namespace, [newest], by_entry
+            )
+        asked.check_restored(held.kind, held.namespace)
+        if held.versions[-1] != newest:
+            held = replace(held, versions=[*held.versions, newest])
+        if len(held.versions) > VERSIONS_MAX:
+            raise SerializerIncompatible(
+                f"The state has had {VERSIONS_MAX} types, which is the limit",
+                where=asked.where,
+                remedy="Restart from a savepoint in canonical format, which has one type a state.",
+            )
+        return held
 
-    def __init__(
+    def _table(self, asked: Asked, held: RocksDBState, codec: Codec[P]) -> LayeredTable[P]:
+        return LayeredTable(
+            self._opened(),
+            self._scope.key_groups,
+            self._scope.max_parallelism,
+            held.number,
+            StoredKeys(self._keys, asked.namespace, asked.where),
+            codec,
+            entries_max=self._share,
+            log=None if self._log is None else _logging(held, self._log.append),
+        )
+
+    def _map_codec(
         self,
-        snapshot: RocksDBSnapshot | None,
-        columns: BesideRows | None,
-        upload: Callable[[Place], KeyedStateHandle | None],
+        descriptor: MapStateDescriptor,
+        wholes: StoredValues,
+        held: RocksDBState,
+        where: str,
+    ) -> MapCodec:
+        assert descriptor.type_info is not None, "map keys that are stored have a type"
+        value = ValueStateDescriptor(
+            descriptor.name, descriptor.value_type_info, ttl=descriptor.ttl
+        )
+        values = self._values(value, held, where, value_snapshot)
+        map_keys = StoredMapKeys(descriptor.type_info, where)
+        return MapCodec(map_keys, values, wholes, kinds.part_copier(ttl.stored(value)))
+
+    def _values(
+        self,
+        descriptor: StateDescriptor,
+        held: RocksDBState,
+        where: str,
+        snapshot: Callable[[bytes], SerializerSnapshot],
+    ) -> StoredValues:
+        """Readers of all versions and a writer of the newest. snapshot: parses a serializer's."""
+        now_ms = self._scope.clock.wall_ms
+        readers = [
+            ttl.reader(
+                snapshot(version.serializer),
+                descriptor,
+                had_times=version.ttl,
+                now_ms=now_ms,
+                where=where,
+            )
+            for version in held.versions
+        ]
+        return StoredValues(serializer_of(kinds.entry_type(ttl.stored(descriptor))), readers, where)
+
+
+def _logging(state: RocksDBState, append: Append) -> Log:
+    """Function that logs entries of a state in its newest version."""
+    newest = state.versions[-1]
+    header = StateHeader(state.name, state.kind, newest.serializer, state.namespace, ttl=newest.ttl)
+
+    def log(
+        group: int, names: Sequence[bytes], pieces: Sequence[bytes], missing: Sequence[bytes]
     ) -> None:
-        self._snapshot = snapshot
-        self._columns = columns
-        self._upload = upload
+        alike: dict[tuple[int, int], list[tuple[bytes, bytes]]] = {}
+        for name, piece in zip(names, pieces, strict=True):
+            alike.setdefault((name[0], piece[1]), []).append((name, piece[1:]))
+        for entries in alike.values():
+            keys = join_pieces([name for name, _ in entries])
+            values = join_pieces([piece for _, piece in entries])
+            append(group, header, PRESENT, len(entries), keys, values)
+        gone: dict[int, list[bytes]] = {}
+        for name in missing:
+            gone.setdefault(name[0], []).append(name)
+        for left in gone.values():
+            append(group, header, MISSING, len(left), join_pieces(left), b"")
 
-    def steps(self, rows: Callable[[], int]) -> Iterator[int]:
-        del rows
-        while self._snapshot is not None and (made := self._snapshot.step()) is not None:
-            yield made
-        if self._columns is not None:
-            yield from self._columns.steps()
-
-    def thaw(self) -> None:
-        if self._columns is not None:
-            self._columns.release()
-
-    def write(self, place: Place) -> None:
-        """Nothing is written before the rest."""
-
-    def upload(self, place: Place) -> KeyedStateHandle | None:
-        try:
-            return self._upload(place)
-        finally:
-            self.thaw()
-
-    def acknowledged(self) -> None:
-        """The backend hears of it when the checkpoint is complete."""
-
-    def cancel(self) -> None:
-        if self._snapshot is not None:
-            self._snapshot.cancel()
+    return log

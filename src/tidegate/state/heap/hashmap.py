@@ -138,12 +138,10 @@ class HashMapTable:
         self._unwritten = (
             {group: _Unwritten(group, self._saved) for group in key_groups} if tracked else {}
         )
-        self._frozen: list[int] = []
         # What was noted before a freeze; a million keys would take it 6 ms to let go of at once.
         self._noted: dict[int, Entries] = {}
-        # Of a logged table: what was to be drained when a key group was frozen or cut.
-        self._undrained: dict[int, Entries] = {}
-        self._logged = logged
+        # What was to be drained when a key group was frozen or cut; None where nothing is logged.
+        self._undrained: dict[int, Entries] | None = {} if logged else None
         if logged:
             for group in key_groups:
                 self._saved[group] = {}
@@ -248,7 +246,7 @@ class HashMapTable:
 
     def check_first_key(self, check: Callable[[object], None]) -> None:
         """Registers a check for the key of the first write; before anything is frozen."""
-        if self._logged:
+        if self._undrained is not None:
             for group in self._key_groups:
                 self._saved[group] = _FirstLogged(check, group, self._saved)
         else:
@@ -280,10 +278,8 @@ class HashMapTable:
         kept: key groups to leave out. also: those to mark though they may hold nothing any more.
         busy: those of which it is not noted for a while which keys are written.
         """
-        assert all(self._shared[group] is None for group in self._frozen), "frozen before"
-        self._frozen = [
-            g for g in self._key_groups if (self._maps[g] or g in also) and g not in kept
-        ]
+        assert not self._frozen, "frozen before"
+        frozen = [g for g in self._key_groups if (self._maps[g] or g in also) and g not in kept]
         for group, unwritten in self._unwritten.items():
             saved = self._saved[group]
             if type(saved) is not _FirstWrite:
@@ -291,13 +287,17 @@ class HashMapTable:
                     self._noted[group] = saved
                 self._saved[group] = unwritten
                 unwritten.begin(busy=group in busy, told=saved is not None)
-        for group in self._frozen:
+        for group in frozen:
             self._set_aside(group)
-        return self._frozen
+        return frozen
+
+    @property
+    def _frozen(self) -> list[int]:
+        return [group for group in self._key_groups if self._shared[group] is not None]
 
     def _set_aside(self, group: int) -> None:
         before = self._saved[group]
-        if self._logged and before is not None:
+        if self._undrained is not None and before is not None:
             self._undrained[group] = before
         self._saved[group] = self._shared[group] = {}
 
@@ -338,8 +338,7 @@ class HashMapTable:
     def thaw(self) -> None:
         """Releases everything that is still frozen."""
         for group in self._frozen:
-            if self._shared[group] is not None:
-                self._thaw(group)
+            self._thaw(group)
 
     def _thaw(self, group: int) -> Entries:
         saved = self._shared[group]
@@ -348,7 +347,7 @@ class HashMapTable:
         unwritten = self._unwritten.get(group)
         told = unwritten is not None and unwritten.untold == 0
         self._shared[group] = None
-        if self._logged:
+        if self._undrained is not None:
             self._saved[group] = dict.fromkeys(saved) | self._undrained.pop(group, {})
             return saved
         self._saved[group] = unwritten
@@ -382,11 +381,11 @@ class HashMapTable:
 
     def cut(self) -> list[int]:
         """Sets aside undrained entries, and names their key groups."""
-        assert all(self._shared[group] is None for group in self._frozen), "frozen before"
-        self._frozen = [group for group in self._key_groups if self._saved[group]]
-        for group in self._frozen:
+        assert not self._frozen, "frozen before"
+        cut = [group for group in self._key_groups if self._saved[group]]
+        for group in cut:
             self._set_aside(group)
-        return self._frozen
+        return cut
 
     def tail(
         self,
@@ -395,8 +394,9 @@ class HashMapTable:
         kept: Callable[[object], object] | None,
     ) -> Iterator[Present | Missing]:
         """Entries of a key group that were set aside, as of the cut."""
-        entries, newer, left = self._maps[group], self._shared[group], self._undrained[group]
-        assert newer is not None, f"key group {group} is not cut"
+        entries, newer = self._maps[group], self._shared[group]
+        assert newer is not None and self._undrained is not None, f"key group {group} is not cut"
+        left = self._undrained[group]
         while left:
             keys = [left.popitem()[0] for _ in range(min(rows(), len(left)))]
             values = [newer[key] if key in newer else entries.get(key) for key in keys]

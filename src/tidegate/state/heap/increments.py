@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -24,19 +25,17 @@ from flinkformat.handles import (
 )
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId
-from tidegate.state.format.headers import SectionsHeader, header_bytes
-from tidegate.state.heap.keyed import WholeStream
+from tidegate.state.format.blocks import SectionsHeader, header_bytes
+from tidegate.state.scope import Target
 from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
 from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from flinkformat.handles import StreamStateHandle
     from tidegate.model.elements import CheckpointOptions
-    from tidegate.state.heap.keyed import KeyedSnapshot, KeyedStates, Write
-    from tidegate.state.protocols import BesideRows
-    from tidegate.state.scope import StateScope
+    from tidegate.state.scope import BesideRows, StateScope, Write
     from tidegate.storage.places import Place
     from tidegate.storage.streams import CheckpointStateOutputStream
 
@@ -101,22 +100,35 @@ class SharedSections:
             group: {} for group in key_groups
         }
 
-    def snapshot(
+    def begin(
         self,
-        states: KeyedStates,
+        written: Callable[[], Mapping[int, Changed | None]],
         checkpoint: CheckpointId,
         options: CheckpointOptions,
         columns: BesideRows | None,
-    ) -> KeyedSnapshot:
-        """The quick part of a snapshot. With columns in the stream, none of it is shared."""
-        whole = WholeStream.of(states.scope, checkpoint)
+    ) -> tuple[Target, Mapping[int, Changed]]:
+        """The stream of a snapshot, and keys that were written to, by key group.
+
+        Of key groups that are not named there, all is written. With columns in the stream, none of
+        it is shared. written: tells what was written to since the last snapshot.
+        """
+        whole = self.scope.whole_stream(checkpoint)
         if columns is not None:
-            return states.snapshot(whole, columns)
-        self.changed(states.written(), checkpoint)
+            return whole, {}
+        self._note(written(), checkpoint)
         if options.kind not in (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT):
-            return states.snapshot(whole, None)
-        pending = self.begin(checkpoint, full=options.kind is SnapshotKind.FULL_CHECKPOINT)
-        return states.snapshot(pending, None, pending.changed)
+            return whole, {}
+        kept: dict[int, _Kept] = {}
+
+        def wanted(known: dict[Edition, Section]) -> dict[Edition, Section]:
+            if options.kind is SnapshotKind.CHECKPOINT:
+                kept.update(self._worthwhile(self._kept(known)))
+            return {key: place for each in kept.values() for key, place in each.sections.items()}
+
+        again = self.named.begin(checkpoint, wanted)
+        upload = partial(self._upload, checkpoint, again, dict(self._editions))
+        changed = {group: each.changed for group, each in kept.items()}
+        return Target(checkpoint, _open_shared, upload), changed
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         """A checkpoint is complete: the next ones may name its sections."""
@@ -126,11 +138,8 @@ class SharedSections:
         """A checkpoint was given up."""
         self.named.on_aborted(checkpoint)
 
-    def changed(self, written: Mapping[int, Changed | None], checkpoint: CheckpointId) -> None:
-        """Keys that are new in a snapshot, by key group.
-
-        None for any key of any state.
-        """
+    def _note(self, written: Mapping[int, Changed | None], checkpoint: CheckpointId) -> None:
+        """Note keys that are new in a snapshot, by key group; None for any key of any state."""
         for group, keys in written.items():
             history = self._changed[group]
             if len(history) == _HISTORY_MAX:
@@ -138,19 +147,6 @@ class SharedSections:
                 keys = None
             history[checkpoint] = keys
             self._editions[group] = checkpoint
-
-    def begin(self, checkpoint: CheckpointId, *, full: bool) -> PendingSections:
-        """Sections that a checkpoint names again, after `changed`; none for a full one."""
-        kept: dict[int, _Kept] = {}
-
-        def wanted(known: dict[Edition, Section]) -> dict[Edition, Section]:
-            if not full:
-                kept.update(self._worthwhile(self._kept(known)))
-            return {key: place for each in kept.values() for key, place in each.sections.items()}
-
-        again = self.named.begin(checkpoint, wanted)
-        changed = {group: each.changed for group, each in kept.items()}
-        return PendingSections(self, checkpoint, again, changed, dict(self._editions))
 
     def _kept(self, known: dict[Edition, Section]) -> dict[int, _Kept]:
         """Key groups for which all keys written since their newest section are known."""
@@ -181,6 +177,77 @@ class SharedSections:
         given_up = set(islice(poor, max(1, len(self._editions) // _GIVEN_UP_SHARE)))
         return {group: each for group, each in kept.items() if group not in given_up}
 
+    def _upload(
+        self,
+        checkpoint: CheckpointId,
+        again: Mapping[Edition, Section],
+        editions: Mapping[int, CheckpointId],
+        place: Place,
+        stream: CheckpointStateOutputStream | None,
+        write: Write,
+        is_empty: bool,
+    ) -> IncrementalRemoteKeyedStateHandle:
+        """Write what changed, and name the rest. Blocking, off the loop. Raises StorageFailed."""
+        scope, sections, size = self.scope, dict(again), 0
+        named: dict[str, StreamStateHandle] = {
+            section.file: placeholder(section.handle) for section in again.values()
+        }
+        try:
+            if stream is not None or not is_empty:
+                name = place.new_name()
+                with stream or _open_shared(place) as stream:
+                    offsets = dict(zip(scope.key_groups, write(stream.write), strict=True))
+                    end = stream.position
+                    handle = stream.close_and_get_handle()
+                written = _sections(name, handle, offsets, end, editions, checkpoint)
+                named[name], size = handle, handle.state_size
+                sections |= written
+                if in_own_files({name: handle}):
+                    self.named.uploaded(checkpoint, written)
+            files: dict[str, list[tuple[int, int]]] = {}
+            for (group, _), section in sorted(sections.items(), key=_as_written):
+                files.setdefault(section.file, []).append((group, section.offset))
+            header = SectionsHeader(scope.operator, checkpoint, scope.max_parallelism, files)
+            meta = place.write([header_bytes(header)])
+        except BaseException:
+            self.named.on_aborted(checkpoint)
+            raise
+        return IncrementalRemoteKeyedStateHandle(
+            checkpoint,
+            self.backend_id,
+            scope.key_groups,
+            size + meta.state_size,
+            meta,
+            tuple(HandleAndLocalPath(name, named[name]) for name in files),
+            (),
+            place.new_name(),
+        )
+
+
+def _open_shared(place: Place) -> CheckpointStateOutputStream:
+    return place.stream(CheckpointScope.SHARED, merged=False)
+
+
+def _sections(
+    name: str,
+    handle: StreamStateHandle,
+    offsets: Mapping[int, int],
+    end: int,
+    editions: Mapping[int, CheckpointId],
+    checkpoint: CheckpointId,
+) -> dict[Edition, Section]:
+    """The sections of a file. offsets: by key group; 0 for one without a section. end: of all."""
+    starts = sorted(offset for offset in offsets.values() if offset)
+    marks = [*starts, end]
+    end_of, beside = dict(pairwise(marks)), end - marks[0]
+    return {
+        (group, editions[group]): Section(
+            name, handle, offset, end_of[offset] - offset, beside, checkpoint
+        )
+        for group, offset in offsets.items()
+        if offset
+    }
+
 
 def _merged(history: Iterable[Changed | None]) -> Changed | None:
     """All keys of several snapshots, by state; None for unknown."""
@@ -197,98 +264,6 @@ def _is_long(group: int, sections: Mapping[Edition, Section]) -> bool:
     """True if a key group must be rewritten; staggered, so not all are in one checkpoint."""
     first, *later = (section.size for section in sections.values())
     return len(later) >= _LATER_MIN + group * 7 % _LATER_MIN or sum(later) * 2 > first
-
-
-class PendingSections:
-    """One checkpoint's part of it; a `keyed.Target`.
-
-    changed: of the key groups of which it names sections again, what was written to since.
-    """
-
-    def __init__(
-        self,
-        shared: SharedSections,
-        checkpoint: CheckpointId,
-        again: dict[Edition, Section],
-        changed: Mapping[int, Changed],
-        editions: dict[int, CheckpointId],
-    ) -> None:
-        self.changed = changed
-        self.checkpoint = checkpoint
-        self.compress = shared.scope.compress
-        self._shared = shared
-        self._again = again
-        self._editions = editions
-
-    def open(self, place: Place) -> CheckpointStateOutputStream:
-        return place.stream(CheckpointScope.SHARED, merged=False)
-
-    def upload(
-        self,
-        place: Place,
-        stream: CheckpointStateOutputStream | None,
-        write: Write,
-        *,
-        is_empty: bool,
-    ) -> IncrementalRemoteKeyedStateHandle:
-        """Write what changed, and name the rest. Blocking, off the loop. Raises StorageFailed."""
-        if stream is None and not is_empty:
-            stream = self.open(place)
-        try:
-            return self._upload(place, stream, write)
-        except BaseException:
-            self._shared.named.on_aborted(self.checkpoint)
-            raise
-
-    def _upload(
-        self, place: Place, stream: CheckpointStateOutputStream | None, write: Write
-    ) -> IncrementalRemoteKeyedStateHandle:
-        shared, sections = self._shared, dict(self._again)
-        named: dict[str, StreamStateHandle] = {
-            section.file: placeholder(section.handle) for section in self._again.values()
-        }
-        size = 0
-        if stream is not None:
-            name = place.new_name()
-            handle, written = self._written(name, stream, write)
-            named[name], size = handle, handle.state_size
-            sections |= written
-            if in_own_files({name: handle}):
-                shared.named.uploaded(self.checkpoint, written)
-        files: dict[str, list[tuple[int, int]]] = {}
-        for (group, _), place_of in sorted(sections.items(), key=_as_written):
-            files.setdefault(place_of.file, []).append((group, place_of.offset))
-        header = SectionsHeader(
-            shared.scope.operator, self.checkpoint, shared.scope.max_parallelism, files
-        )
-        meta = place.write([header_bytes(header)])
-        return IncrementalRemoteKeyedStateHandle(
-            self.checkpoint,
-            shared.backend_id,
-            shared.scope.key_groups,
-            size + meta.state_size,
-            meta,
-            tuple(HandleAndLocalPath(name, named[name]) for name in files),
-            (),
-            place.new_name(),
-        )
-
-    def _written(
-        self, name: str, stream: CheckpointStateOutputStream, write: Write
-    ) -> tuple[StreamStateHandle, dict[Edition, Section]]:
-        with stream:
-            offsets = dict(zip(self._shared.scope.key_groups, write(stream.write), strict=True))
-            marks = [*sorted(offset for offset in offsets.values() if offset), stream.position]
-            handle = stream.close_and_get_handle()
-        end_of, beside = dict(pairwise(marks)), marks[-1] - marks[0]
-        sections = {
-            (group, self._editions[group]): Section(
-                name, handle, offset, end_of[offset] - offset, beside, self.checkpoint
-            )
-            for group, offset in offsets.items()
-            if offset
-        }
-        return handle, sections
 
 
 def _as_written(place: tuple[Edition, Section]) -> tuple[CheckpointId, int]:

@@ -23,21 +23,29 @@ Why so: docs/design/changelog.md. Bytes: docs/formats/changelog.md.
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from flinkformat.handles import ChangelogStateBackendHandle, InMemoryChangelogStateHandle
+from flinkformat.handles import (
+    ChangelogStateBackendHandle,
+    ChangelogStateHandleStream,
+    HandleAndOffset,
+    InMemoryChangelogStateHandle,
+    StateChange,
+)
 from flinkformat.snapshots import SharingFilesStrategy
 from tidegate.errors import StorageFailed
-from tidegate.state.log.log_parts import Base, Batch, Changes
-from tidegate.state.log.log_writer import LogWriter, size_of
+from tidegate.state.format.blocks import KeyedHeader, compressor, header_bytes
+from tidegate.state.log.log_parts import Base, Batch, Changes, LogFiles
+from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from flinkformat.handles import ChangelogStateHandle, KeyedStateHandle
     from tidegate.model.settings import ChangelogSettings
-    from tidegate.state.format.headers import StateHeader
+    from tidegate.state.format.blocks import StateHeader
     from tidegate.state.log.log_parts import Part
     from tidegate.state.scope import StateScope
     from tidegate.storage.places import Place
@@ -46,6 +54,12 @@ COLUMNS_ID: Final = "columns-"
 """Prefix of the names of columnar state, which each checkpoint writes again, beside its base."""
 
 _ENTRY_BYTES_AT_FIRST: Final = 100.0
+
+STORAGE: Final = "filesystem"
+"""How Flink names a log that is in files."""
+
+DESCRIPTION: Final = -1
+"""The key group of the change that says which states a part of the log is of."""
 
 
 class ChangeLog:
@@ -63,7 +77,7 @@ class ChangeLog:
         start: Callable[[Callable[[], None]], None],
     ) -> None:
         self.settings = settings
-        self.key_groups = scope.key_groups
+        self.scope = scope
         self.writer = LogWriter(scope, settings, place)
         self._start = start
         self._open = Changes()
@@ -86,10 +100,10 @@ class ChangeLog:
         self._base = Base(self._numbers, 0)
         if len(handles) > 1:
             return
-        [handle] = handles
-        if isinstance(handle, ChangelogStateBackendHandle) and handle.key_groups == self.key_groups:
+        [handle], groups = handles, self.scope.key_groups
+        if isinstance(handle, ChangelogStateBackendHandle) and handle.key_groups == groups:
             parts = [each for each in handle.materialized if not _is_columns(each)]
-            if any(each.key_groups != self.key_groups for each in parts):
+            if any(each.key_groups != groups for each in parts):
                 return  # a folder of files cannot be cut, and came whole to others, too
             self._base = Base(self._numbers, 0, tuple(parts))
             for part in _parts_of(handle.non_materialized):
@@ -195,6 +209,103 @@ class ChangeLog:
         if doomed:
             place = self.writer.new_place(SharingFilesStrategy.FORWARD)
             self._start(lambda: place.delete(doomed))
+
+
+class LogWriter:
+    """Makes parts of a log durable, one after the other; off the loop.
+
+    new_place: makes a place for files. closed: no checkpoint will follow, so that what is written
+    goes at once.
+    """
+
+    def __init__(
+        self,
+        scope: StateScope,
+        settings: ChangelogSettings,
+        place: Callable[[SharingFilesStrategy], Place],
+    ) -> None:
+        self._scope = scope
+        self._in_memory = settings.in_memory
+        self._lock = threading.Lock()
+        # Made here, since PyArrow takes long to import: no part that is written waits for that.
+        self._compress = compressor() if settings.compressed else None
+        self.new_place = place
+        self.files = LogFiles()
+        self.closed = False
+
+    def upload(self, batches: Sequence[Batch]) -> int:
+        """Write what is not durable yet, in order; gives its bytes. Raises StorageFailed."""
+        with self._lock:
+            fresh = [batch for batch in batches if batch.part is None]
+            for batch in fresh:
+                self._write(batch)
+        return sum(batch.size for batch in fresh)
+
+    def durable(self, base: Base, handle: KeyedStateHandle | None, place: Place) -> None:
+        """A base was written to a place; None where there was nothing."""
+        self.files.wrote(place.checksums)
+        base.handles = () if handle is None else (handle,)
+        if self.closed:
+            place.delete(place.checksums)
+
+    def handles_of(
+        self, batches: Sequence[Batch], place: Place, fresh: int
+    ) -> tuple[ChangelogStateHandle, ...]:
+        """The parts in order; those in files, one after the other, in one handle."""
+        found: list[ChangelogStateHandle] = []
+        files: list[HandleAndOffset] = []
+        parts = [batch.part for batch in batches]
+        for index, part in enumerate(parts):
+            if isinstance(part, InMemoryChangelogStateHandle):
+                found.append(part)
+                continue
+            assert part is not None, "what was uploaded is durable"
+            files.append(part)
+            if index + 1 == len(parts) or not isinstance(parts[index + 1], HandleAndOffset):
+                size = sum(each.handle.state_size for each in files)
+                name, groups = place.new_name(), self._scope.key_groups
+                found.append(
+                    ChangelogStateHandleStream(
+                        groups, tuple(files), size, min(fresh, size), name, STORAGE
+                    )
+                )
+                files = []
+        return tuple(found)
+
+    def _write(self, batch: Batch) -> None:
+        changes, scope = batch.changes, self._scope
+        assert changes is not None, "what is not durable is kept"
+        number, states = batch.number, changes.states
+        header = header_bytes(
+            KeyedHeader(scope.operator, number, scope.max_parallelism, batch.key, states, None)
+        )
+        sections = changes.sections(self._compress)
+        place = self.new_place(SharingFilesStrategy.FORWARD)
+        if self._in_memory:
+            batch.part = self._inline(number, header, sections, place.new_name())
+        else:
+            parts = (header, *(section for _, section in sections))
+            handle = place.write(parts, CheckpointScope.SHARED, merged=False)
+            # In this order: a file that is known and in no part would be deleted.
+            batch.part = HandleAndOffset(0, handle)
+            self.files.wrote(place.checksums)
+            if self.closed:
+                place.delete(place.checksums)
+        batch.size = size_of(batch.part)
+        batch.changes = None
+
+    def _inline(
+        self, number: int, header: bytes, sections: Iterable[tuple[int, bytes]], name: str
+    ) -> InMemoryChangelogStateHandle:
+        changes = [StateChange(DESCRIPTION, header)]
+        changes += [StateChange(group, section) for group, section in sections]
+        groups = self._scope.key_groups
+        return InMemoryChangelogStateHandle(groups, number, number + 1, tuple(changes), name)
+
+
+def size_of(part: Part) -> int:
+    """Bytes of a part of a log."""
+    return part.handle.state_size if isinstance(part, HandleAndOffset) else part.state_size
 
 
 def _number_of(handle: KeyedStateHandle) -> int:

@@ -1,4 +1,4 @@
-"""Parts of a changelog, and the interfaces that it needs."""
+"""Parts of a changelog, the bases behind them, and the files that both are in."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from flinkformat.handles import HandleAndOffset, InMemoryChangelogStateHandle
 from flinkformat.state_streams import files_of
-from tidegate.model.ids import CheckpointId
 from tidegate.state.format.blocks import Block, section_bytes
-from tidegate.state.format.headers import KeyedHeader, header_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from flinkformat.handles import KeyedStateHandle
-    from tidegate.model.ids import OperatorId
-    from tidegate.state.format.headers import StateHeader
+    from tidegate.model.files import FileChecksum
+    from tidegate.state.format.blocks import StateHeader
 
     Part = HandleAndOffset | InMemoryChangelogStateHandle
     Append = Callable[[int, StateHeader, int, int, bytes, bytes], None]
@@ -39,14 +37,9 @@ class Changes:
         self.size += len(keys) + len(values)
         self.rows += rows
 
-    def header(
-        self, operator: OperatorId, number: int, max_parallelism: int, key: bytes | None
-    ) -> bytes:
-        """The bytes that open a stream of them."""
-        states = list(self._states)
-        return header_bytes(
-            KeyedHeader(operator, CheckpointId(number), max_parallelism, key, states, None)
-        )
+    @property
+    def states(self) -> list[StateHeader]:
+        return list(self._states)
 
     def sections(self, compress: Callable[[bytes], bytes] | None) -> Iterable[tuple[int, bytes]]:
         """Key group and section, in order."""
@@ -87,3 +80,36 @@ class Base:
         """Where its files are, once it is durable."""
         for handle in self.handles or ():
             yield from files_of(handle)
+
+
+class LogFiles:
+    """Files that a log has written, by place, as long as anything may name them.
+
+    A file that an acknowledgement has named is the driver's to delete; any other is the log's. Its
+    methods may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._checksums: dict[str, FileChecksum] = {}
+        self._acknowledged: set[str] = set()
+
+    def wrote(self, checksums: Mapping[str, FileChecksum]) -> None:
+        """Adds files, each with its crc32c and size."""
+        self._checksums.update(checksums)
+
+    def acknowledged(self, places: Iterable[str]) -> None:
+        """The driver learns of a checkpoint with these files."""
+        self._acknowledged.update(place for place in places if place in self._checksums)
+
+    def checksums(self, places: Iterable[str]) -> dict[str, FileChecksum]:
+        """Checksums of files that were written here."""
+        return {place: self._checksums[place] for place in places if place in self._checksums}
+
+    def needless(self, used: Collection[str]) -> list[str]:
+        """Forgets all but the used files; returns those to delete."""
+        forgotten = self._checksums.keys() - used
+        for place in forgotten:
+            del self._checksums[place]
+        doomed = [place for place in forgotten if place not in self._acknowledged]
+        self._acknowledged -= forgotten
+        return doomed

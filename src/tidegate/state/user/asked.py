@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError, SerializerIncompatible
-from tidegate.state.format.headers import StateHeader
+from tidegate.state.format.blocks import StateHeader
 from tidegate.state.user import kinds, ttl
 from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of

@@ -1,13 +1,18 @@
-"""The kinds of keyed state, written once over any backend's `KeyedTable`.
+"""The kinds of keyed state, written once over `KeyedTable`, which each backend has its own of.
 
 What is stored a key: the value (value state), a list (list state), a dict (map state), the reduced
 value or the accumulator. An empty list or map is no entry at all.
+
+A table's functions stand on the operator's `KeyCell`, so that a kind may hand them to the user as
+they are: a record pays for one call (benchmarks/state_bench.py). A written value belongs to the
+state from then on. A value that was read may be looked at until the next record; a change to it
+counts only when it is written again.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tidegate.api.functions import (
     AggregateFunction,
@@ -23,8 +28,7 @@ from tidegate.typeinfo.types import PICKLED, ListTypeInfo, MapTypeInfo, TypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.api.state import State, StateDescriptor
-    from tidegate.state.user.keyed_table import KeyedEntries, KeyedTable
+    from tidegate.api.state import State, StateDescriptor, ValueState
 
     Reduce = Callable[[Any, Any], Any]
 
@@ -107,6 +111,94 @@ def _copy_list(entry: object) -> object:
 
 def _copy_dict(entry: object) -> object:
     return cast("dict[object, object]", entry).copy()
+
+
+class KeyedEntries(Protocol):
+    """Entries of one named keyed state, each taken as a whole. No entry is None."""
+
+    @property
+    def read(self) -> Callable[[], object]:
+        """The current key's entry to give away; None if there is none."""
+        ...
+
+    @property
+    def write(self) -> Callable[[object], None]:
+        """Sets the current key's entry; None removes it."""
+        ...
+
+    def fold(
+        self,
+        keys: Sequence[object],
+        groups: Sequence[int],
+        values: Iterable[object],
+        merge: Callable[[object, object], object],
+        emit: Callable[[object], None],
+    ) -> None:
+        """Merge each value into its key's entry, in order, and emit each new entry.
+
+        The first value of a key is its entry. Exceptions of ``merge`` pass through.
+        """
+        ...
+
+    def accumulate(
+        self,
+        keys: Iterable[object],
+        groups: Sequence[int],
+        values: Iterable[object],
+        add: Callable[[object, object], object],
+        create: Callable[[], object],
+    ) -> None:
+        """Set each key's entry to ``add(value, entry)``, in order; ``create`` makes a first entry.
+
+        Exceptions of the functions pass through.
+        """
+        ...
+
+    def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
+        """Announces keys that are requested next, so that they can be read at once."""
+        ...
+
+
+class Pruned(Protocol):
+    """Entries of one named keyed state, as clean-up sees them."""
+
+    def prune(self, steps: int, kept: Callable[[object], object]) -> None:
+        """Look at about that many entries, other ones each time, and leave of each what is kept.
+
+        kept: gives the entry itself, a new one, or None if nothing is left of it; what it once
+        gave itself may be missed until it is looked at again.
+        """
+        ...
+
+
+class KeyedTable(KeyedEntries, Pruned, Protocol):
+    """The entries of one named keyed state, as a backend holds them.
+
+    The functions are attributes, not methods: a backend makes each of them for its own needs.
+    """
+
+    @property
+    def peek(self) -> Callable[[], object]:
+        """The current key's entry, for reading only."""
+        ...
+
+    @property
+    def is_shared(self) -> Callable[[], bool]:
+        """True if a snapshot needs the current key's entry: parts are copied before use."""
+        ...
+
+    @property
+    def edit(self) -> Callable[[], object]:
+        """The current key's entry, to be changed in place at once, without a later write."""
+        ...
+
+    def value_state(self) -> ValueState[object]:
+        """Value state over the entries, in the fastest form."""
+        ...
+
+    def scan(self) -> Iterator[tuple[int, object, object]]:
+        """Key group, key and entry of everything, for reading only; no writes meanwhile."""
+        ...
 
 
 def view(descriptor: StateDescriptor, table: KeyedTable) -> State:

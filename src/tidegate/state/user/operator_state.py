@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, NoReturn
 from flinkformat.handles import OperatorStreamStateHandle, StateDistribution, StateMetaInfo
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import ConfigError, RestoreRefused, UserError
-from tidegate.state.format.blocks import element, element_bytes
-from tidegate.state.format.headers import (
+from tidegate.state.format.blocks import (
     OperatorHeader,
     StateHeader,
+    element,
+    element_bytes,
     header_bytes,
     operator_header,
     reading,
 )
-from tidegate.state.format.misfits import encoded_as_declared
+from tidegate.state.format.encoding import encoded_as_declared
 from tidegate.typeinfo.copies import private_copy
 from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from flinkformat.handles import OperatorStateHandle
     from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor
     from tidegate.model.ids import CheckpointId
-    from tidegate.state.protocols import StateReads
     from tidegate.state.scope import StateScope
     from tidegate.storage.places import Place
+    from tidegate.storage.reading import StateReads
     from tidegate.typeinfo.serializers import Serializer
 
 LIST_KIND = "operator list"
@@ -282,9 +283,7 @@ class OperatorStates:
 
 
 class OperatorSnapshot:
-    """Operator state as at the barrier, a `protocols.Pending`."""
-
-    waiting = 0
+    """Operator state as at the barrier, a `pending.Pending`."""
 
     def __init__(
         self,
@@ -314,9 +313,6 @@ class OperatorSnapshot:
     def thaw(self) -> None:
         """Nothing is frozen: the elements were copied."""
 
-    def write(self, place: Place) -> None:
-        """Nothing is written before the rest."""
-
     def upload(self, place: Place) -> OperatorStreamStateHandle | None:
         encoded, compress = self._encoded, self._scope.compress
         if not encoded:
@@ -334,9 +330,6 @@ class OperatorSnapshot:
             handle = stream.close_and_get_handle()
         self._live, self._encoded = [], []
         return OperatorStreamStateHandle(metas, handle)
-
-    def acknowledged(self) -> None:
-        """Operator state needs no answer."""
 
     def cancel(self) -> None:
         self._live, self._encoded = [], []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.api.state import ListState, MapState, State, StateDescriptor
-    from tidegate.state.user.keyed_table import KeyedEntries, KeyedTable, Pruned
+    from tidegate.state.user.kinds import KeyedEntries, KeyedTable, Pruned
     from tidegate.typeinfo.serializers import Reader, SerializerSnapshot
     from tidegate.typeinfo.types import TypeInformation
 
@@ -70,7 +70,14 @@ def view(
     if not expires(descriptor):
         return kinds.view(descriptor, table), None
     life = Life(descriptor, table, now_ms)
-    return _view(descriptor, table, life), life.kept if life.leaves_out else None
+    kept = life.kept if life.leaves_out else None
+    match descriptor:
+        case ListStateDescriptor() | MapStateDescriptor():
+            return _parts_view(descriptor, kinds.view(_stamped(descriptor), table), life), kept
+        case ReducingStateDescriptor() | AggregatingStateDescriptor():
+            return kinds.merging_view(descriptor, TtlEntries(table, life)), kept
+        case _:
+            return TtlValueState(TtlEntries(table, life)), kept
 
 
 def parts_view(
@@ -79,7 +86,10 @@ def parts_view(
     """State object for maps and lists stored by part. state: over stored parts."""
     if not expires(descriptor):
         return state
-    life = Life(descriptor, table, now_ms)
+    return _parts_view(descriptor, state, Life(descriptor, table, now_ms))
+
+
+def _parts_view(descriptor: StateDescriptor, state: State, life: Life) -> State:
     if isinstance(descriptor, ListStateDescriptor):
         return TtlListState(cast("ListState[Any]", state), life)
     return TtlMapState(cast("MapState[Any, Any]", state), life)
@@ -238,20 +248,6 @@ def _keep_values(dead: int) -> Keep:
         return entry if len(left) == len(entry) else left or None
 
     return keep
-
-
-def _view(descriptor: StateDescriptor, table: KeyedTable, life: Life) -> State:
-    match descriptor:
-        case ListStateDescriptor():
-            held = kinds.TableListState(table, kinds.part_copier(_stamped(descriptor)))
-            return TtlListState(held, life)
-        case MapStateDescriptor():
-            pairs = kinds.TableMapState(table, kinds.part_copier(_stamped(descriptor)))
-            return TtlMapState(pairs, life)
-        case ReducingStateDescriptor() | AggregatingStateDescriptor():
-            return kinds.merging_view(descriptor, TtlEntries(table, life))
-        case _:
-            return TtlValueState(TtlEntries(table, life))
 
 
 class TtlEntries:
