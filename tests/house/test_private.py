@@ -25,10 +25,9 @@ REACHING = {
     "tests/slot/test_state_files.py": 1,
     "tests/worlds/subtask.py": 5,
     "tests/spark/test_bad_input.py": 1,
-    "tests/state/test_changelog.py": 5,
+    "tests/state/test_changelog.py": 4,
     "tests/state/test_columnar.py": 2,
-    "tests/state/test_lists_on_disk.py": 3,
-    "tests/storage/test_checkpoints.py": 1,
+    "tests/state/test_lists_on_disk.py": 2,
     "tests/transport/test_accepting.py": 1,
 }
 """Times that a file reaches for another object's private attribute; numbers may only shrink."""

@@ -320,7 +320,7 @@ PROTOCOL = [
     Mutant(
         "keyed state is not restored",
         "state/heap/in_memory.py",
-        "            self.states.restore(state)\n",
+        "            self._restored.setdefault(state.header.name, []).append(state)\n",
         "            pass\n",
     ),
     Mutant(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from flinkformat.description import describe
     from flinkformat.errors import ConfigError, DescribedError, FormatError
     from flinkformat.files import StateBytes, StateFiles
-    from flinkformat.metadata import decode, encode, read, version_of
+    from flinkformat.folder import read
+    from flinkformat.metadata import decode, encode, version_of
     from flinkformat.snapshots import (
         CheckpointMetadata,
         CheckpointProperties,
@@ -68,7 +69,8 @@ _MODULES: Final = {
     "description": "describe",
     "errors": "ConfigError DescribedError FormatError",
     "files": "StateBytes StateFiles",
-    "metadata": "decode encode read version_of",
+    "folder": "read",
+    "metadata": "decode encode version_of",
     "snapshots": ("CheckpointMetadata CheckpointProperties MasterState OperatorState SubtaskState"),
     "state.entries": "FlinkEntry",
     "state.reading": "FlinkKeyedState keyed_states operator_states",

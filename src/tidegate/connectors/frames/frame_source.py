@@ -8,7 +8,7 @@ a run that starts from it reads on there, whatever has been written for itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from tidegate.api import ship
 from tidegate.connectors.files.enumerator import FileEnumerator
@@ -34,9 +34,9 @@ class FrameSource:
 
     staged: Staged | None
 
-    bounded: ClassVar = True
-    split_type: ClassVar = FileSplit
-    produced_type: ClassVar = None
+    bounded = True
+    split_type = FileSplit
+    produced_type = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return FrameSource, (None,)
