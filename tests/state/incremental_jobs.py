@@ -294,7 +294,7 @@ class Job(Chaos):
     @property
     def needed(self) -> set[str]:
         """The files that the retained checkpoints and the savepoints name."""
-        return set().union(*(self.named[each] for each in (*self.pointers, *self.savepoints)))
+        return set().union(*(self.named[each] for each in (*self.store.pointers, *self.savepoints)))
 
     # --- what the world does ---
 
@@ -348,7 +348,7 @@ class Job(Chaos):
 
     def delete(self, files: Iterable[str]) -> None:
         doomed = set(files)
-        for pointer in (*self.pointers, *self.savepoints):
+        for pointer in (*self.store.pointers, *self.savepoints):
             assert not self.named[pointer] & doomed, (
                 f"checkpoint {pointer} needs what is being deleted"
             )
@@ -407,7 +407,7 @@ class Job(Chaos):
         """The driver dies, and with it all subtasks; another goes on from the pointers."""
         self.end_attempts()
         self.epoch = Epoch(self.epoch + 1)
-        retained = [self.completed_checkpoint(pointer) for pointer in self.pointers]
+        retained = [self.completed_checkpoint(pointer) for pointer in self.store.pointers]
         self.completed = CompletedCheckpoints(self.settings.retained_max, retained)
         self.coordinator = CheckpointCoordinator(
             JOB, self.settings, self.topology, self.completed, SharedStateRegistry(), self.chance
@@ -419,9 +419,9 @@ class Job(Chaos):
         answered = {done.request for done in self.all(commands.RequestDone)}
         for lost in set(range(1, self.asked + 1)) - answered:
             self.log.append(commands.RequestDone(lost, None, None, JobCanceled("no driver")))
-        used = set().union(*(self.named[pointer] for pointer in self.pointers))
+        used = set().union(*(self.named[pointer] for pointer in self.store.pointers))
         self.driver.storage.sweep(
-            self.epoch, CheckpointId(self.next_id), kept=set(self.pointers), used=used
+            self.epoch, CheckpointId(self.store.next_id), kept=set(self.store.pointers), used=used
         )
         self.driver.storage.files.delete_files(
             path

@@ -323,9 +323,9 @@ class LoggedJob(Job):
 
     def sweep_at_the_end(self) -> None:
         """As a driver does where its job has ended for good."""
-        after, kept = Epoch(self.epoch + 1), set(self.pointers)
+        after, kept = Epoch(self.epoch + 1), set(self.store.pointers)
         used = set().union(*(self.named[pointer] for pointer in kept))
-        self.driver.storage.sweep(after, CheckpointId(self.next_id), kept=kept, used=used)
+        self.driver.storage.sweep(after, CheckpointId(self.store.next_id), kept=kept, used=used)
 
     def observe(self, command: CheckpointCommand) -> None:
         super().observe(command)
@@ -399,7 +399,7 @@ def test_after_many_checkpoints_of_a_log_the_folders_hold_what_is_live_and_nothi
     job.settle()
     assert job.ended["failed"] > 100 and job.restored > 100 and job.epoch > 2
     assert job.bases[True] > 100 and job.bases[False] > 100
-    assert len(job.pointers) == 2
+    assert len(job.store.pointers) == 2
     assert job.needed == job.driver.files
     working = list(folder.glob("*/*/[0-9]*"))
     assert len(working) == (len(job.databases) if on_disk else 0)

@@ -86,10 +86,10 @@ def test_after_500_checkpoints_the_folders_hold_what_is_live_and_nothing_else(
         job.advance(3_000)
     job.settle()
     assert job.ended["failed"] > 100 and job.restored > 100 and job.epoch > 3
-    assert len(job.pointers) == 2
+    assert len(job.store.pointers) == 2
     assert job.needed == job.driver.files
     copies = {path.parent.parent.name for path in folder.rglob("copies/*/*/CURRENT")}
-    assert copies == {f"chk-{job.pointers[-1]}"}
+    assert copies == {f"chk-{job.store.pointers[-1]}"}
     working = [path for path in folder.rglob("*.sst") if "copies" not in path.parts]
     assert working == []
     job.local.close(over=True)
