@@ -284,7 +284,7 @@ def test_a_slot_whose_driver_takes_pulses_and_does_not_answer_is_killed_after_th
 ) -> None:
     """As one that is stopped: its system takes what is sent until the buffers are full."""
     driver = Driver(answers=False)
-    slot = guarded(driver.address, lease_ms=60)
+    slot = guarded(driver.address, lease_ms=300)
     slot.process.wait_for(lambda: slot.process.signals != [])
     assert slot.process.signals == [signal.SIGKILL]
     assert driver.beats
