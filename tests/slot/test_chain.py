@@ -22,15 +22,14 @@ from tidegate.transport.credit import credit_for
 
 
 class Stateless:
-    """The context of an operator that asks for nothing."""
+    """The backend of an operator that asks for nothing."""
 
-    class Backend:
-        before_batch = None
-
-    backend = Backend()
+    before_batch = None
 
 
 WITHOUT_STATE: Any = Stateless()
+UNOPENED: Any = None
+"""The context is given to operators as they are opened, and no test here opens one."""
 
 
 class Waiting:
@@ -110,6 +109,7 @@ class Line:
         chained = [
             ChainedOperator(
                 operator,
+                UNOPENED,
                 WITHOUT_STATE,
                 ChainOutput(room, clock, share=False),
                 self.turn,
