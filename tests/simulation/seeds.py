@@ -53,6 +53,7 @@ CALLS_AND_ENDS_FAILED: dict[int, str] = {
     487218772: "subtasks ended behind a savepoint that was complete after another had failed",
     31700362: "the simulator took a job for begun whose driver died before its first record",
     8880035: "the simulator named a damaged snapshot that nobody mends, again and again",
+    93008552: "the simulator expected the newest of two drivers that begin at once to lead",
     31700013: "a stop survived a failover while its id was being taken, and never ended",
 }
 """The same for runs in which calls take time, too."""

@@ -223,7 +223,9 @@ class _Simulation:
         if isinstance(error, JobCanceled) and self._trouble.cancelled:
             self._trouble.cancelled = False
             return self._go_on_after_cancel()
-        if isinstance(error, JobCanceled):
+        # Of two drivers that begin at once either may lead, the newest or not.
+        overtaken = isinstance(error, JobSuspended) and "another driver leads it" in str(error)
+        if isinstance(error, JobCanceled) or overtaken:
             world.note(f"the driver stopped: {error}")
             return "followed"
         self._faults.append(f"the job failed: {error}")
