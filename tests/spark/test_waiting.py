@@ -68,3 +68,4 @@ def test_spark_tells_tasks_of_slots_from_others(spark: SparkSession, tmp_path: P
         # A task counts as running a moment before its job counts as one of the tag, and the two
         # tasks do not begin at once.
         until(lambda: look(spark, TAG, 3) == expected, "Spark tells the tasks apart", 60)
+        assert look(spark, TAG, 3) == expected, "both run until the block is left"
