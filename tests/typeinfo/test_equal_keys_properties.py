@@ -108,6 +108,8 @@ def test_equal_keys_are_in_one_key_group_whichever_came_first(
 
 @examples(200)
 @example(keys=[float("inf"), Decimal("Infinity"), np.float32("inf")])
+@example(keys=["a\x00", np.str_("a\x00")])
+@example(keys=[b"a\x00", np.bytes_(b"a\x00")])
 @example(keys=[(0, EPOCH), Pair(0, EPOCH)])
 @example(keys=[Point((1, "a"), EPOCH), Point(Pair(1, "a"), EPOCH)])
 @given(keys=equal_keys())

@@ -61,7 +61,8 @@ def plain_key(key: Any, where: str) -> Any:
         return plain_decimal(key, where)
     if isinstance(key, list):
         return tuple(cast("list[Any]", key))
-    if isinstance(key, np.generic):
+    # NumPy's texts and bytes are Python's too, and `item` would drop NULs at their ends.
+    if isinstance(key, np.generic) and not isinstance(key, str | bytes):
         return _of_numpy(key, where)
     if isinstance(key, tuple):
         return key if hasattr(key, "_fields") else tuple(cast("tuple[Any, ...]", key))
