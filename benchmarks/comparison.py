@@ -10,12 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.machine import python_build
 from benchmarks.measure import (
     HERE,
     Contender,
-    Runs,
-    fastest_ms,
+    conditions,
     interleaved,
     keep,
     medians,
@@ -118,15 +116,6 @@ class Comparison:
             cost = f"{costs[name]:,.0f}" if name in costs else ""
             result.add_row(name, f"{rate:,.0f}", cost, *ratios)
         return result
-
-
-def conditions(results: Runs) -> str:
-    """Which Python ran, and how much of the session the machine was quiet."""
-    runs, still = sum(map(len, results.values())), sum(quiet_runs(results).values())
-    return (
-        f"Python {python_build()}; {still} of {runs} runs in the machine's quiet mode"
-        f" (its loop took {fastest_ms(results):.0f} ms at its fastest)"
-    )
 
 
 def bases(rates: dict[str, float]) -> dict[str, float]:

@@ -11,7 +11,7 @@ import sysconfig
 import time
 from collections.abc import Iterable
 
-ROUNDS = 400_000
+ROUNDS = 200_000
 REPEATS = 3
 QUIET = 1.2
 """A loop of the quiet mode takes at most so many times as long as the fastest of the session."""
@@ -25,7 +25,7 @@ def calibration_ms() -> float:
 def loop_ms() -> float:
     counts: dict[int, int] = {}
     began = time.perf_counter_ns()
-    for number in range(ROUNDS // 2):
+    for number in range(ROUNDS):
         key = number * 2654435761 & 1023
         counts[key] = counts.get(key, 0) + number
     return (time.perf_counter_ns() - began) / 1e6

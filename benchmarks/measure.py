@@ -42,7 +42,8 @@ def interleaved(contenders: list[Contender], rounds: int, console: Console) -> R
     """Every contender once a round, until each has so many quiet runs or the rounds are doubled."""
     results: Runs = {contender.name: [] for contender in contenders}
     for number in range(1, rounds * ROUNDS_MORE + 1):
-        if number > rounds and all(quiet_runs(results)[name] >= rounds for name in results):
+        # One that never gives a result is not waited for.
+        if number > rounds and min(quiet_runs(results).values(), default=rounds) >= rounds:
             break
         for contender in contenders:
             with console.status(f"round {number}: {contender.name}"):
@@ -81,13 +82,15 @@ def told(result: dict) -> str:
 
 
 def fastest_ms(results: Runs) -> float:
-    """The calibration loop at its fastest in this session."""
-    return min(min(run["calibration_ms"]) for runs in results.values() for run in runs)
+    """The calibration loop at its fastest in this session; 0 if nothing ran."""
+    took = [ms for runs in results.values() for run in runs for ms in run["calibration_ms"]]
+    return min(took, default=0.0)
 
 
 def quiet_runs(results: Runs) -> dict[str, int]:
     """Number of runs in the quiet mode, of each contender."""
-    return {name: len(counted(runs, fastest_ms(results))) for name, runs in results.items() if runs}
+    least_ms = fastest_ms(results)
+    return {name: len(counted(runs, least_ms)) for name, runs in results.items() if runs}
 
 
 def counted(runs: Iterable[dict], least_ms: float) -> list[dict]:
@@ -100,15 +103,25 @@ def medians(results: Runs, figure: str) -> dict[str, float]:
     Taken over its quiet runs where they are half of all at least, else over all: a session on a
     machine that is never quiet still has its ratios, and `quiet_runs` says so.
     """
+    least_ms = fastest_ms(results)
     found: dict[str, float] = {}
     for name, runs in results.items():
-        still = counted(runs, fastest_ms(results)) if runs else []
+        still = counted(runs, least_ms)
         used = [
             run[figure] for run in (still if 2 * len(still) >= len(runs) else runs) if figure in run
         ]
         if used:
             found[name] = statistics.median(used)
     return found
+
+
+def conditions(results: Runs) -> str:
+    """Which Python ran, and how much of the session the machine was quiet."""
+    runs, still = sum(map(len, results.values())), sum(quiet_runs(results).values())
+    return (
+        f"Python {python_build()}; {still} of {runs} runs in the machine's quiet mode"
+        f" (its loop took {fastest_ms(results):.0f} ms at its fastest)"
+    )
 
 
 def whole(only: str, scale: float) -> bool:

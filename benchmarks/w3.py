@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.comparison import conditions, set_up_peers
-from benchmarks.measure import HERE, Contender, interleaved, keep, medians, whole
+from benchmarks.comparison import set_up_peers
+from benchmarks.measure import HERE, Contender, conditions, interleaved, keep, medians, whole
 
 RECORDS = 2_000_000
 SHAPE = ("--parallelism", "2", "--checkpoint-ms", "1000")

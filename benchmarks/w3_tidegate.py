@@ -7,41 +7,22 @@ all files are committed. The last line printed is the result.
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.workload import PEERS, environment
+from benchmarks.workload import PEERS, environment, job_arguments, printed
 from tidegate import MapFunction, Types, WatermarkStrategy
 from tidegate.connectors import Encoder, FileSink, FileSource, StreamFormat
 
 
 def main() -> int:
-    """Run once and print the result line; 1 where --verify finds a difference."""
-    args = arguments()
-    folder = Path(tempfile.mkdtemp(prefix="tidegate-w3-"))
-    try:
-        result = measure(args, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(result))
-    return 0 if result.get("verified", True) else 1
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runtime", choices=["spark", "local"], default="local")
-    parser.add_argument("--backend", choices=["hashmap", "rocksdb"], default="hashmap")
-    parser.add_argument("--links", choices=["auto", "on", "off"], default="auto")
+    parser = job_arguments(__doc__ or "", checkpoint_ms=1000)
     parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--checkpoint-ms", type=int, default=1000)
-    parser.add_argument("--warmup-frac", type=float, default=0.1)
     parser.add_argument("--input", type=Path, required=True, help="CSV made by common/gen_w3.py")
     parser.add_argument("--verify", action="store_true", help="compare with plain Python")
-    return parser.parse_args()
+    args = parser.parse_args()
+    return printed("w3", lambda folder: measure(args, folder))
 
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, object]:

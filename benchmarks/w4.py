@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.comparison import conditions, set_up_peers
-from benchmarks.measure import HERE, Contender, interleaved, keep, medians, whole
+from benchmarks.comparison import set_up_peers
+from benchmarks.measure import HERE, Contender, conditions, interleaved, keep, medians, whole
 
 SECONDS = 20
 SHAPE = ("--keys", "10000", "--parallelism", "2", "--checkpoint-ms", "1000", "--rate", "10000")

@@ -7,41 +7,32 @@ result.
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.workload import MASK, MULT, PAIR, CountingSink, CountingWriter, environment
+from benchmarks.workload import (
+    MASK,
+    MULT,
+    PAIR,
+    CountingSink,
+    CountingWriter,
+    environment,
+    job_arguments,
+    printed,
+)
 from tidegate import KeyedProcessFunction, Types, ValueStateDescriptor
 
 
 def main() -> int:
-    """Run once and print the result line."""
-    args = arguments()
-    folder = Path(tempfile.mkdtemp(prefix="tidegate-w4-"))
-    try:
-        print(json.dumps(measure(args, folder)))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return 0
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runtime", choices=["spark", "local"], default="local")
-    parser.add_argument("--backend", choices=["hashmap", "rocksdb"], default="hashmap")
-    parser.add_argument("--links", choices=["auto", "on", "off"], default="auto")
+    parser = job_arguments(__doc__ or "", checkpoint_ms=1000)
     parser.add_argument("--keys", type=int, default=10_000)
-    parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--checkpoint-ms", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=10_000)
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--warmup-frac", type=float, default=0.1)
-    return parser.parse_args()
+    args = parser.parse_args()
+    return printed("w4", lambda folder: measure(args, folder))
 
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, object]:

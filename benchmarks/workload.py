@@ -55,31 +55,16 @@ class Workload:
     checkpoint_ms: int
 
     def main(self) -> int:
-        """Run once and print the result line; 1 where --verify finds a difference."""
         args = self.arguments()
-        folder = Path(tempfile.mkdtemp(prefix=f"tidegate-{self.name}-"))
-        try:
-            result = self.run(args, folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        print(json.dumps(result))
-        return 0 if result.get("verified", True) else 1
+        return printed(self.name, lambda folder: self.run(args, folder))
 
     def arguments(self) -> argparse.Namespace:
         """Named as those of the peers' scripts."""
         apis = list(self.programs)
-        parser = argparse.ArgumentParser(description=self.description)
-        parser.add_argument("--runtime", choices=["spark", "local"], default="local")
+        parser = job_arguments(self.description, self.checkpoint_ms)
         parser.add_argument("--api", choices=apis, default=apis[0])
-        parser.add_argument("--backend", choices=["hashmap", "rocksdb"], default="hashmap")
         parser.add_argument("--records", type=int, default=2_000_000)
         parser.add_argument("--keys", type=int, default=self.keys)
-        parser.add_argument("--parallelism", type=int, default=2)
-        parser.add_argument(
-            "--checkpoint-ms", type=int, default=self.checkpoint_ms, help="0: no checkpoints"
-        )
-        parser.add_argument("--warmup-frac", type=float, default=0.1)
-        parser.add_argument("--links", choices=["auto", "on", "off"], default="auto")
         parser.add_argument("--verify", action="store_true", help="compare with plain Python")
         return parser.parse_args()
 
@@ -139,13 +124,39 @@ class Workload:
         return not wrong
 
 
+def printed(name: str, run: Callable[[Path], dict[str, object]]) -> int:
+    """Run in an empty folder and print the result line; 1 where --verify finds a difference."""
+    folder = Path(tempfile.mkdtemp(prefix=f"tidegate-{name}-"))
+    try:
+        result = run(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(result))
+    return 0 if result.get("verified", True) else 1
+
+
+def job_arguments(description: str, checkpoint_ms: int) -> argparse.ArgumentParser:
+    """The arguments of each workload, for `environment`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--runtime", choices=["spark", "local"], default="local")
+    parser.add_argument("--backend", choices=["hashmap", "rocksdb"], default="hashmap")
+    parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument(
+        "--checkpoint-ms", type=int, default=checkpoint_ms, help="0: no checkpoints"
+    )
+    parser.add_argument("--warmup-frac", type=float, default=0.1)
+    parser.add_argument("--links", choices=["auto", "on", "off"], default="auto")
+    return parser
+
+
 def processor_ns(measured: Sequence[dict]) -> int:
     """Processor time of all slots from the end of their warm-up to their last output."""
     total = 0
     for pid in {each["pid"] for each in measured if each.get("last_at_ns")}:
         here = [each for each in measured if each["pid"] == pid]
-        warm_ns = min(each["warm_processor_ns"] for each in here if each.get("warm_at_ns"))
-        total += max(each.get("last_processor_ns", 0) for each in here) - warm_ns
+        warm_ns = [each["warm_processor_ns"] for each in here if each.get("warm_at_ns")]
+        if warm_ns:
+            total += max(each.get("last_processor_ns", 0) for each in here) - min(warm_ns)
     return total
 
 
