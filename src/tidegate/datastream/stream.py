@@ -432,9 +432,9 @@ class DataStream(Generic[T]):
         """
         if broadcast_state_descriptor is None:
             return self._partitioned(Partitioner.BROADCAST)
-        given = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
         from tidegate.datastream import connected
 
+        given = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
         return connected.BroadcastStream(self, given)
 
     def forward(self) -> DataStream[T]:

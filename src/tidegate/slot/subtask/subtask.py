@@ -4,8 +4,7 @@ Everything here runs on the slot's loop, in turns: a turn handles one piece of i
 others have theirs. What may not be interrupted (one call of a function, a snapshot's quick part) is
 one turn. A failure anywhere ends the subtask and reaches the driver.
 
-Its parts have a state of their own and do not know each other; what one of them finds is handed
-on here:
+Its parts have a state of their own; what one of them finds is handed on to the others here:
 
 - `checkpointing`: barriers, the cut, data that barriers overtake;
 - `ending`: operators that finish, and what the end waits for;
