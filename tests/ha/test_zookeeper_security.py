@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 import pytest
@@ -16,15 +17,18 @@ from tests.e2e.zookeeper import PASSWORD, USER, ZooKeeperServer, sasl_only, tls_
 from tests.ha.led import leads, run
 from tests.ha.world import over_zookeeper
 from tidegate.errors import StorageFailed
+from tidegate.ha.zookeeper import open_chain
 from tidegate.model.settings import TlsStores, ZooKeeperLogin, ZooKeeperSettings, ZooKeeperTls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tidegate.ha.zookeeper import ZooKeeperHaStore
 
 pytestmark = pytest.mark.slow
+
+T = TypeVar("T")
 
 LOGIN = ZooKeeperLogin(USER, PASSWORD)
 
@@ -141,6 +145,21 @@ def test_a_wrong_password_is_told_as_that(asking: ZooKeeperServer) -> None:
         run(work())
     assert "tidegate.ha.zookeeper.username" in told.value.remedy
     assert "guessed" not in repr(settings)
+
+
+def test_a_wrong_password_is_told_to_a_driver_that_looks_late(asking: ZooKeeperServer) -> None:
+    settings = replace(asking.settings(), login=ZooKeeperLogin(USER, "guessed"))
+
+    def late(call: Callable[[], T]) -> T:
+        time.sleep(1)  # by then the server has refused, and the client has given up
+        return call()
+
+    async def work() -> None:
+        store = await open_chain(settings, "orders", lambda call: asyncio.to_thread(late, call))
+        await store.close()
+
+    with pytest.raises(StorageFailed, match="does not accept the driver's login"):
+        run(work())
 
 
 def test_a_chain_is_kept_over_tls(

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -31,6 +32,7 @@ from kazoo.exceptions import (
     SessionClosedRequireSaslError,
 )
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL
 
 from tidegate.config.high_availability import ZOOKEEPER_STORES
@@ -40,7 +42,6 @@ from tidegate.storage import paths
 from tidegate.transport.keys import read_keys, service_context
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Awaitable, Callable, Iterable
 
     from kazoo.handlers.utils import AsyncResult
@@ -62,7 +63,7 @@ class Links(SequentialThreadingHandler):
         if tls is not None:
             keys = read_keys(tls.stores or TlsStores(), prefix=ZOOKEEPER_STORES.prefix)
             self._context = service_context(keys, check_names=tls.check_names)
-        self.login_refused = False
+        self.login_refused = threading.Event()
 
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **_: object
@@ -89,7 +90,7 @@ class Links(SequentialThreadingHandler):
             try:
                 func(*args, **kwargs)
             except SessionClosedRequireSaslError:
-                self.login_refused = True
+                self.login_refused.set()
 
         return super().spawn(run)
 
@@ -98,6 +99,9 @@ T = TypeVar("T")
 
 RECONNECT_MAX_S: Final = 1.0
 """Longest wait between two tries to reach a server."""
+
+REASON_MAX_S: Final = 1.0
+"""Longest wait for the links' thread to say why the session is closed."""
 
 
 class ZooKeeperHaStore:
@@ -113,11 +117,13 @@ class ZooKeeperHaStore:
         self._limit_s = settings.connection_timeout_ms / 1000
         self._links = Links(settings.tls)
         self._client = _client(settings, self._links)
+        self._answered = threading.Event()
+        self._client.add_listener(self._hear)
 
     async def open(self) -> None:
         """Connects, and creates the job's node. Raises StorageFailed on failure."""
-        connected = self._client.start_async()
-        if not await self._run_blocking(lambda: connected.wait(self._limit_s)):
+        self._client.start_async()
+        if not await self._run_blocking(lambda: self._answered.wait(self._limit_s)):
             await self.close()
             raise StorageFailed(
                 f"No ZooKeeper server has answered within {self._limit_s:g} s",
@@ -217,9 +223,20 @@ class ZooKeeperHaStore:
                 "for tidegate.ha.zookeeper.username.",
             ) from error
         except KazooException as error:
-            if self._links.login_refused:
+            if await self._run_blocking(self._login_refused):
                 raise self._unknown_user() from error
             raise self._failed(what, f"{type(error).__name__} {error}".rstrip()) from error
+
+    def _hear(self, state: str) -> None:
+        """A server that refuses a login has answered first; the client soon forgets both."""
+        if state == KazooState.CONNECTED:
+            self._answered.set()
+        elif self._client.client_state == KeeperState.AUTH_FAILED:
+            self._links.login_refused.set()
+
+    def _login_refused(self) -> bool:
+        closed = self._client.client_state == KeeperState.CLOSED
+        return self._links.login_refused.wait(REASON_MAX_S if closed else 0)
 
     def _failed(self, what: str, why: str) -> StorageFailed:
         return StorageFailed(
