@@ -1,0 +1,104 @@
+"""Looks at byte code: a function qualifies if calling it with symbols shows all that it does.
+
+Such a function loads its arguments, constants, and globals or cells that hold numbers, texts or
+truth values; it computes, compares, takes fields and builds tuples. It calls nothing, stores
+nothing and has no branches.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import sys
+from types import FunctionType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_ALWAYS = frozenset(
+    "BINARY_OP BINARY_SUBSCR BUILD_TUPLE COMPARE_OP COPY_FREE_VARS LOAD_ATTR LOAD_CONST LOAD_DEREF"
+    " LOAD_FAST LOAD_GLOBAL NOP RESUME RETURN_VALUE UNARY_INVERT UNARY_NEGATIVE".split()
+)
+ALLOWED: Final[Mapping[tuple[int, int], frozenset[str]]] = {
+    (3, 11): _ALWAYS | {"UNARY_POSITIVE"},
+    (3, 12): _ALWAYS | {"CALL_INTRINSIC_1", "RETURN_CONST"},
+    (3, 13): _ALWAYS | {"CALL_INTRINSIC_1", "LOAD_FAST_LOAD_FAST", "RETURN_CONST"},
+}
+"""Instructions by version of Python; on any other version nothing qualifies."""
+
+UNARY_POSITIVE: Final = 5
+"""The only CALL_INTRINSIC_1 that computes; source: CPython, INTRINSIC_UNARY_POSITIVE."""
+
+NUMBERS: Final = frozenset({int, float, str, bool})
+
+Captured = tuple[tuple[str, object], ...]
+"""Names of globals and cells that a function reads, with their values."""
+
+
+class NotPure(Exception):
+    """Says why a function does not qualify; ``line 12 calls a function``."""
+
+
+def check(function: object) -> FunctionType:
+    """The plain function, if it qualifies. Raises NotPure."""
+    if type(function) is not FunctionType:
+        raise NotPure(f"it is {_kind(function)}, not a function written in Python")
+    allowed = ALLOWED.get(sys.version_info[:2])
+    if allowed is None:
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise NotPure(f"Python {version} has instructions that were not looked at yet")
+    code = function.__code__
+    if code.co_flags & 0x2A0 or function.__defaults__ or function.__kwdefaults__:
+        raise NotPure("it is a generator or coroutine, or has defaults")
+    if code.co_flags & 0x0C or code.co_kwonlyargcount:
+        raise NotPure("it takes any number of arguments, or some by name alone")
+    line = code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        line = instruction.starts_line if type(instruction.starts_line) is int else line
+        name = instruction.opname
+        if name == "CALL_INTRINSIC_1" and instruction.arg != UNARY_POSITIVE:
+            name = "CALL"
+        if name not in allowed:
+            raise NotPure(f"line {line} {_act(name)}")
+    captured(function)
+    return function
+
+
+def captured(function: FunctionType) -> Captured:
+    """Values of the globals and cells that a function reads now. Raises NotPure."""
+    found = tuple(_read(function))
+    for name, value in found:
+        if type(value) not in NUMBERS:
+            raise NotPure(f"it reads '{name}', which is {_kind(value)}")
+    return found
+
+
+def _read(function: FunctionType) -> Iterator[tuple[str, object]]:
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            raise NotPure(f"it reads '{name}', which has no value yet") from None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            name = str(instruction.argval)
+            if name not in function.__globals__ and not hasattr(builtins, name):
+                raise NotPure(f"it reads '{name}', which does not exist")
+            yield name, function.__globals__.get(name, getattr(builtins, name, None))
+
+
+def _act(instruction: str) -> str:
+    """What an instruction does, in words."""
+    if "CALL" in instruction or instruction in ("KW_NAMES", "LOAD_METHOD", "PRECALL", "PUSH_NULL"):
+        return "calls a function"
+    if "JUMP" in instruction or instruction in ("UNARY_NOT", "TO_BOOL", "FOR_ITER", "GET_ITER"):
+        return "decides or repeats something"
+    if "STORE" in instruction or "DELETE" in instruction or instruction.startswith("MAKE_"):
+        return "stores something"
+    return f"does what symbols do not show ({instruction})"
+
+
+def _kind(value: object) -> str:
+    return f"of type {type(value).__name__}"

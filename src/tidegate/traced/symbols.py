@@ -1,0 +1,158 @@
+"""Symbols that note what a function does with them, and the expressions that come of it."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.traced.purity import NUMBERS, Captured, NotPure, captured, check
+
+if TYPE_CHECKING:
+    from types import FunctionType
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an argument by position or name; the argument itself if the name is None."""
+
+    argument: int
+    name: int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same value in each row."""
+
+    value: int | float | str | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """operation: its name in the module ``operator``."""
+
+    operation: str
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """operation: its name in the module ``operator``."""
+
+    operation: str
+    left: Expression
+    right: Expression
+
+
+Expression = Field | Constant | Unary | Binary
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """The results of a pure function. is_tuple: False for one expression that is the result.
+
+    captured: globals and cells as they were; with other values the function is traced anew.
+    """
+
+    function: FunctionType
+    expressions: tuple[Expression, ...]
+    is_tuple: bool
+    captured: Captured
+
+    @property
+    def is_current(self) -> bool:
+        """True if globals and cells hold what they held when the function was traced."""
+        now = captured(self.function)
+        # 1, 1.0 and True are equal, and compute differently.
+        return now == self.captured and all(
+            type(a) is type(b) for (_, a), (_, b) in zip(now, self.captured, strict=True)
+        )
+
+
+def trace(function: object, arguments: int = 1) -> Traced:
+    """Calls a function once, with symbols. Raises NotPure for one that does not qualify."""
+    plain = check(function)
+    if plain.__code__.co_argcount != arguments:
+        raise NotPure(f"it takes {plain.__code__.co_argcount} arguments, not {arguments}")
+    seen = captured(plain)
+    try:
+        result = plain(*(Symbol(Field(index, None)) for index in range(arguments)))
+    except NotPure:
+        raise
+    except Exception as error:
+        raise NotPure(f"symbols do not take it: {type(error).__name__}: {error}") from None
+    is_tuple = type(result) is tuple
+    parts = result if is_tuple else (result,)
+    return Traced(plain, tuple(map(_expression, parts)), is_tuple, seen)
+
+
+def _expression(value: object) -> Expression:
+    if type(value) is Symbol:
+        return expression_of(value)
+    if type(value) in NUMBERS:
+        return Constant(value)  # pyright: ignore[reportArgumentType]
+    raise NotPure(f"a result has a part of type {type(value).__name__}")
+
+
+class Symbol:
+    """Stands for a value of a row. What Python asks of it and it can't note, it refuses."""
+
+    __slots__ = ("_expression",)
+
+    def __init__(self, expression: Expression) -> None:
+        object.__setattr__(self, "_expression", expression)
+
+    def __getitem__(self, name: object) -> Symbol:
+        whole = expression_of(self)
+        if not isinstance(whole, Field) or whole.name is not None:
+            raise NotPure("it takes a part of a field")
+        if type(name) not in (int, str):
+            raise NotPure("it takes a field by something else than a number or a name")
+        return Symbol(Field(whole.argument, name))  # pyright: ignore[reportArgumentType]
+
+    def __getattr__(self, name: str) -> Symbol:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise NotPure("it changes a value")
+
+    def __bool__(self) -> bool:
+        raise NotPure("it decides by a value")
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+def expression_of(symbol: Symbol) -> Expression:
+    return object.__getattribute__(symbol, "_expression")
+
+
+ARITHMETIC: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod")
+BITS: Final = ("and_", "or_", "xor", "lshift", "rshift")
+COMPARISONS: Final = ("lt", "le", "eq", "ne", "ge", "gt")
+UNARY: Final = ("neg", "pos", "invert")
+
+
+def _binary(operation: str, *, reflected: bool) -> Any:
+    def method(self: Symbol, other: object) -> Symbol:
+        left, right = _expression(self), _expression(other)
+        return Symbol(
+            Binary(operation, right, left) if reflected else Binary(operation, left, right)
+        )
+
+    return method
+
+
+def _unary(operation: str) -> Any:
+    return lambda self: Symbol(Unary(operation, expression_of(self)))
+
+
+for _name in ARITHMETIC + BITS:
+    assert hasattr(operator, _name), "expressions are told by the module's names"
+    setattr(Symbol, f"__{_name.rstrip('_')}__", _binary(_name, reflected=False))
+    setattr(Symbol, f"__r{_name.rstrip('_')}__", _binary(_name, reflected=True))
+for _name in COMPARISONS:
+    setattr(Symbol, f"__{_name}__", _binary(_name, reflected=False))
+for _name in UNARY:
+    setattr(Symbol, f"__{_name}__", _unary(_name))

@@ -1,0 +1,132 @@
+"""Expressions over columns give what the functions give, or doubt."""
+
+import math
+import operator
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.traced.evaluation import Doubt, Evaluation
+from tidegate.traced.symbols import (
+    ARITHMETIC,
+    BITS,
+    COMPARISONS,
+    UNARY,
+    Binary,
+    Constant,
+    Expression,
+    Field,
+    Unary,
+    trace,
+)
+
+pytestmark = pytest.mark.hypothesis
+
+EDGES = [0, 1, -1, 2, 3, 7, 2**31, 2**53, 2**53 + 1, 2**62, 2**63 - 1, -(2**63)]
+longs = st.one_of(st.sampled_from(EDGES), st.integers(-(2**63), 2**63 - 1), st.integers(-9, 9))
+doubles = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.sampled_from([0.0, -0.0, 1.5, 2.0**53, -(2.0**63)]),
+)
+rows = st.lists(st.tuples(longs, doubles, st.booleans()), min_size=1, max_size=8)
+leaves = st.one_of(
+    st.sampled_from([Field(0, 0), Field(0, 1), Field(0, 2), Field(0, -1)]),
+    st.one_of(longs, doubles, st.booleans()).map(Constant),
+)
+
+
+def grown(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    binary = st.sampled_from(ARITHMETIC + BITS + COMPARISONS)
+    return st.one_of(
+        st.builds(Unary, st.sampled_from(UNARY), parts), st.builds(Binary, binary, parts, parts)
+    )
+
+
+expressions = st.recursive(leaves, grown, max_leaves=6)
+
+
+def plainly(expression: Expression, row: tuple[object, ...]) -> object:
+    match expression:
+        case Field(_, name):
+            return row[name]  # type: ignore[index]
+        case Constant(value):
+            return value
+        case Unary(operation, operand):
+            return getattr(operator, operation)(plainly(operand, row))
+        case Binary(operation, left, right):
+            if operation == "lshift" and not -99 <= (by := plainly(right, row)) <= 99:  # type: ignore[operator]
+                raise OverflowError(by)
+            return getattr(operator, operation)(plainly(left, row), plainly(right, row))
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        both_nan = math.isnan(a) and math.isnan(b)
+        return both_nan or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return type(a) is type(b) and a == b
+
+
+def fields(batch: list[tuple[int, float, bool]]) -> dict[tuple[int, int | str | None], np.ndarray]:
+    columns = list(zip(*batch, strict=True))
+    kinds = (np.int64, np.float64, np.bool_)
+    made = [np.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]
+    return {(0, name): made[name] for name in (0, 1, 2, -1)}
+
+
+@given(expressions, rows)
+def test_what_is_evaluated_is_what_python_gives(
+    expression: Expression, batch: list[tuple[int, float, bool]]
+) -> None:
+    try:
+        found = Evaluation(fields(batch), len(batch)).column(expression).tolist()
+    except Doubt:
+        return
+    expected = [plainly(expression, row) for row in batch]
+    assert all(map(same, found, expected)), (found, expected)
+
+
+KEYS, FACTOR, MASK = 1_000, 2654435761, 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        (lambda n: ((n * FACTOR & MASK) % KEYS, n), [0, 1, 5, 10**6]),
+        (lambda n: n // -7 + n % -7, [-9, 0, 13]),
+        (lambda n: n / 4 >= 2.5, [9, 10, 11]),
+        (lambda n: (~n, -n, +n, n << 3, n >> 1, n | 1, n ^ 5), [-5, 0, 9]),
+    ],
+)
+def test_functions_of_numbers(function: Callable[[int], object], values: list[int]) -> None:
+    traced = trace(function)
+    evaluation = Evaluation({(0, None): np.array(values, np.int64)}, len(values))
+    columns = [evaluation.column(each).tolist() for each in traced.expressions]
+    found = list(zip(*columns, strict=True)) if traced.is_tuple else columns[0]
+    assert found == [function(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (lambda n: n * n, 2**40),
+        (lambda n: 1 // n, 0),
+        (lambda n: n / n, 0),
+        (lambda n: n % n, 0),
+        (lambda n: n + 0.5, 2**53 + 1),
+        (lambda n: n == 0.5, 2**60),
+        (lambda n: n << 70, 1),
+        (lambda n: n << n, -1),
+        (lambda n: -n, -(2**63)),
+        (lambda n: n[0], 1),
+        (lambda n: (n > 1) + 1, 3),
+    ],
+)
+def test_what_python_might_do_otherwise_is_doubted(
+    function: Callable[[int], object], value: int
+) -> None:
+    evaluation = Evaluation({(0, None): np.array([value], np.int64)}, 1)
+    with pytest.raises(Doubt):
+        evaluation.column(trace(function).expressions[0])
