@@ -67,8 +67,7 @@ def generating(n: int):
 
 def storing(n: int) -> int:
     m = n + 1
-    n = m
-    return n
+    return m * m
 
 
 @pytest.mark.parametrize(

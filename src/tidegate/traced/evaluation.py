@@ -51,11 +51,11 @@ class Bounds:
 
     @property
     def is_long(self) -> bool:
-        return LONG_MIN <= self.low and self.high <= LONG_MAX
+        return self.low >= LONG_MIN and self.high <= LONG_MAX
 
     @property
     def is_exact(self) -> bool:
-        return -EXACT <= self.low and self.high <= EXACT
+        return self.low >= -EXACT and self.high <= EXACT
 
     @property
     def has_zero(self) -> bool:

@@ -17,8 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _ALWAYS = frozenset(
-    "BINARY_OP BINARY_SUBSCR BUILD_TUPLE COMPARE_OP COPY_FREE_VARS LOAD_ATTR LOAD_CONST LOAD_DEREF"
-    " LOAD_FAST LOAD_GLOBAL NOP RESUME RETURN_VALUE UNARY_INVERT UNARY_NEGATIVE".split()
+    {
+        "BINARY_OP",
+        "BINARY_SUBSCR",
+        "BUILD_TUPLE",
+        "COMPARE_OP",
+        "COPY_FREE_VARS",
+        "LOAD_ATTR",
+        "LOAD_CONST",
+        "LOAD_DEREF",
+        "LOAD_FAST",
+        "LOAD_GLOBAL",
+        "NOP",
+        "RESUME",
+        "RETURN_VALUE",
+        "UNARY_INVERT",
+        "UNARY_NEGATIVE",
+    }
 )
 ALLOWED: Final[Mapping[tuple[int, int], frozenset[str]]] = {
     (3, 11): _ALWAYS | {"UNARY_POSITIVE"},
