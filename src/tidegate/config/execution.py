@@ -86,6 +86,13 @@ OBJECT_REUSE: Final = ConfigOption(
     False,
     "Pass values of mutable types on without copying them.",
 )
+TRACE_FUNCTIONS: Final = ConfigOption(
+    "pipeline.trace-functions",
+    _BOOLEAN,
+    True,
+    "Evaluate pure functions of numbers over whole batches, with the results that they give row by "
+    "row. If off, each is called for each row.",
+)
 AUTO_WATERMARK_INTERVAL: Final = ConfigOption(
     "pipeline.auto-watermark-interval",
     _DURATION,
@@ -135,6 +142,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     OPERATOR_CHAINING,
     AUTO_GENERATE_UIDS,
     OBJECT_REUSE,
+    TRACE_FUNCTIONS,
     AUTO_WATERMARK_INTERVAL,
     BUFFER_TIMEOUT_ENABLED,
     BUFFER_TIMEOUT,

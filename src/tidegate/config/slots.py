@@ -169,6 +169,7 @@ def slot_settings(configuration: ReadableConfig) -> SlotSettings:
         state_files=state_file_settings(configuration, on_disk=on_disk),
         changelog=changelog_settings(configuration),
         printed_max=configuration.get(reporting.PRINTED_LINES),
+        trace_functions=configuration.get(execution.TRACE_FUNCTIONS),
     )
 
 

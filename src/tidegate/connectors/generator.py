@@ -26,6 +26,9 @@ _ENDLESS: Final = 2**63 - 1
 _SPLITS_PER_READER: Final = 4
 
 
+_LONGS = range(-(2**63), 2**63 - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class NumberSplit:
     """Every step-th number from ``next`` (inclusive) to ``end`` (exclusive).
@@ -71,7 +74,7 @@ class NumberSequenceSource:
     def reader(self, context: ReaderContext) -> NumberReader:
         if self._arrow:
             return NumberReader(context, _column_of, arrow=True)
-        return NumberReader(context, lambda numbers: RowBatch(list(numbers)))
+        return NumberReader(context, _longs_of)
 
 
 class DataGeneratorSource:
@@ -236,6 +239,17 @@ def _in_order(splits: list[NumberSplit], taken: list[range], end: int) -> Sequen
     ):
         return range(first.next, min(first.end, end), gap)
     return sorted(chain.from_iterable(taken))
+
+
+def _longs_of(numbers: Sequence[int]) -> RowBatch:
+    import numpy as np
+
+    from tidegate.api.rows.columns import ColumnRows
+
+    if not isinstance(numbers, range) or numbers.start < _LONGS.start or numbers.stop > _LONGS.stop:
+        return RowBatch(list(numbers))
+    made = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
+    return ColumnRows([made], is_tuple=False)
 
 
 def _column_of(numbers: Sequence[int]) -> ArrowBatch:

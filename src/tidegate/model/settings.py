@@ -225,7 +225,7 @@ class SlotSettings:
     input is bounded, and only what it comes to in the end counts. part_bytes: of so much encoded
     state is written before there is more. rocksdb: None if keyed state is in memory. changelog:
     None if changes of it are not logged. printed_max: lines a second that a slot sends to the
-    driver of what functions print.
+    driver of what functions print. trace_functions: pure functions are evaluated over columns.
     """
 
     rows: int = 2_048
@@ -251,6 +251,7 @@ class SlotSettings:
     state_files: StateFileSettings = field(default_factory=StateFileSettings)
     changelog: ChangelogSettings | None = None
     printed_max: int = 0
+    trace_functions: bool = True
 
     def __post_init__(self) -> None:
         assert self.rows > 0 and self.arrow_rows > 0, "a batch has rows"

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.functions import SinkFunction
 from tidegate.api.rows.batches import as_rows
+from tidegate.api.rows.columns import ColumnRows
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import emit_rows, then_fail
 from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator
 from tidegate.operators.row_loop import stamps_of
+from tidegate.traced.calls import batch_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +31,17 @@ class MapOperator(FunctionOperator):
     def __init__(self, function: object) -> None:
         super().__init__(function, "map")
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._of_columns = batch_call(self._function, enabled=context.info.settings.trace_functions)
+
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        if isinstance(batch, ColumnRows) and self._of_columns is not None:
+            columns = self._of_columns(batch)
+            if columns is not None:
+                is_tuple = self._of_columns.is_tuple
+                out.emit(ColumnRows(columns, is_tuple=is_tuple, stamps=batch.stamps))
+                return None
         rows = as_rows(batch)
         mapped, failure = each(self._call, rows.values, self._name, own=self._own)
         if failure is None:
@@ -48,7 +60,18 @@ class FilterOperator(FunctionOperator):
     def __init__(self, function: object) -> None:
         super().__init__(function, "filter")
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._of_columns = batch_call(self._function, enabled=context.info.settings.trace_functions)
+
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        if isinstance(batch, ColumnRows) and self._of_columns is not None:
+            columns = self._of_columns(batch)
+            if columns is not None and not self._of_columns.is_tuple:
+                kept = batch.take(columns[0].nonzero()[0])
+                if len(kept):
+                    out.emit(kept)
+                return None
         rows = as_rows(batch)
         keep, failure = each(self._call, rows.values, self._name)
         values = list(compress(rows.values, keep))

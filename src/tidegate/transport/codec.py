@@ -9,16 +9,17 @@ import pickle
 import struct
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
+from tidegate.api.rows.columns import ColumnRows
 from tidegate.errors import FormatError, UserCodeFailed
 from tidegate.model.elements import ArrowBatch, Element, Mark, RowBatch
 from tidegate.typeinfo.pickling import loads
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from tidegate.transport.wire import Buffer
 
-_ROWS, _ARROW, _MARK = 1, 2, 3
+_ROWS, _ARROW, _MARK, _COLUMNS = 1, 2, 3, 4
 _KIND = struct.Struct("!BI")
 
 Times = list[int] | None
@@ -31,6 +32,8 @@ def encode(element: Element) -> list[Buffer]:
 
     Raises UserCodeFailed for a row that cannot be pickled.
     """
+    if isinstance(element, ColumnRows):
+        return _encode_columns(element)
     if isinstance(element, RowBatch):
         return _encode_rows(element)
     if isinstance(element, ArrowBatch):
@@ -50,6 +53,8 @@ def decode(data: memoryview) -> Element:
     if kind == _ROWS:
         values, timestamps, keys, groups = _unpickled(body)
         return RowBatch(values, timestamps, keys, groups)
+    if kind == _COLUMNS:
+        return _decode_columns(body, extra)
     if kind == _ARROW:
         return _decode_arrow(body, extra)
     if kind == _MARK:
@@ -61,9 +66,9 @@ def check_batch(data: memoryview) -> None:
     """Checks the frame of a batch without unpickling anything. Raises FormatError."""
     kind, extra = _KIND.unpack_from(data) if len(data) >= _KIND.size else (0, 0)
     body = data[_KIND.size :]
-    pickled = body[:extra] if kind == _ARROW else body
+    pickled = body[:extra] if kind in (_ARROW, _COLUMNS) else body
     whole = bytes(pickled[:1]) == pickle.PROTO and bytes(pickled[-1:]) == pickle.STOP
-    if kind not in (_ROWS, _ARROW) or not whole or len(pickled) < extra:
+    if kind not in (_ROWS, _ARROW, _COLUMNS) or not whole or len(pickled) < extra:
         raise FormatError("not a whole batch of rows", found=bytes(data[:8]).hex())
 
 
@@ -98,6 +103,37 @@ def _unpickled(body: memoryview) -> tuple[list[object], Times, Keys, Groups]:
             remedy="Install the modules of the rows' classes where the slots run; on Spark, "
             "`SparkContext.addPyFile` ships them.",
         ) from error
+
+
+def _encode_columns(batch: ColumnRows) -> list[Buffer]:
+    arrays = [*batch.columns, batch.stamps, batch.groups]
+    kinds = [None if each is None else each.dtype.char for each in arrays]
+    side = pickle.dumps((len(batch), batch.is_tuple, batch.key_column, kinds), protocol=5)
+    parts = [
+        memoryview(np.ascontiguousarray(each)).cast("B") for each in arrays if each is not None
+    ]
+    return [_KIND.pack(_COLUMNS, len(side)), side, *parts]
+
+
+def _decode_columns(body: memoryview, side_bytes: int) -> ColumnRows:
+    rows, is_tuple, key_column, kinds = loads(body[:side_bytes])
+    arrays: list[np.ndarray | None] = []
+    at = side_bytes
+    for kind in kinds:
+        if kind is None:
+            arrays.append(None)
+            continue
+        array = np.frombuffer(body, np.dtype(kind), rows, at)
+        at += array.nbytes
+        arrays.append(array)
+    *columns, stamps, groups = arrays
+    return ColumnRows(
+        cast("list[np.ndarray]", columns),
+        is_tuple=is_tuple,
+        stamps=stamps,
+        key_column=key_column,
+        groups=groups,
+    )
 
 
 def _encode_arrow(batch: ArrowBatch) -> list[Buffer]:

@@ -13,7 +13,7 @@ import numpy as np
 from flinkformat.key_groups import check_parallelism
 from tidegate.typeinfo import hash_columns
 from tidegate.typeinfo.key_columns import KeyColumn
-from tidegate.typeinfo.types import PICKLED, TypeInformation
+from tidegate.typeinfo.types import LONG, PICKLED, TypeInformation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,13 @@ class KeyHasher:
             return keys, np.empty(0, np.int16)
         plain, codes = self._column.read(keys)
         return plain, hash_columns.key_groups_of_codes(codes, self._max_parallelism)
+
+    def groups_of_longs(self, keys: NDArray[np.int64]) -> NDArray[np.int16] | None:
+        """Key groups of a column of keys declared LONG; None for keys of another type."""
+        if self._column.type_info != LONG:
+            return None
+        codes = hash_columns.codes_of_longs(keys)
+        return hash_columns.key_groups_of_codes(codes, self._max_parallelism)
 
     def key_groups_of_column(self, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int16]:
         """Key group of each key of an Arrow column; equal to `key_groups` of its values.

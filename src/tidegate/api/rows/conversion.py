@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.rows.batches import shown
+from tidegate.api.rows.columns import ColumnRows, fields_of_type
 from tidegate.errors import UserCodeFailed, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.convert import Converter, Misfit
@@ -41,6 +42,7 @@ class Conversion:
     def __init__(self, type_info: TypeInformation, operator: str) -> None:
         self._type = type_info
         self._converter = Converter(type_info)
+        self._fields = fields_of_type(type_info)
         self._operator = operator
 
     def batch(self, batch: Batch) -> Batch:
@@ -49,6 +51,8 @@ class Conversion:
         Raises UserCodeFailed with the value and the field that does not fit.
         """
         if isinstance(batch, ArrowBatch):
+            return batch
+        if isinstance(batch, ColumnRows) and self._fields == batch.fields:
             return batch
         try:
             values = self._converter.batch(batch.values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast
 
 from tidegate.api.pieces import Portion
+from tidegate.api.rows.columns import ColumnRows, joined
 from tidegate.model.elements import BarrierAnnouncement, RowBatch
 from tidegate.transport.credit import CreditedSender, credit_for
 
@@ -122,6 +123,12 @@ class ChannelOutput:
     def rows(self, batch: RowBatch, now_ms: int) -> None:
         """Gather rows; a full batch is sent."""
         gathered = self._gathered
+        if isinstance(batch, ColumnRows):
+            self._columns(batch, now_ms)
+            return
+        if isinstance(gathered, ColumnRows):
+            self.flush()
+            gathered = None
         if gathered is None:
             if len(batch) * 2 >= self._sender.rows:
                 self._send(batch)
@@ -145,6 +152,19 @@ class ChannelOutput:
             gathered.keys += cast("list[object]", batch.keys)
             gathered.key_groups += cast("list[int]", batch.key_groups)
         if len(gathered) >= self._sender.rows:
+            self.flush()
+
+    def _columns(self, batch: ColumnRows, now_ms: int) -> None:
+        gathered = self._gathered
+        if gathered is not None and not (
+            isinstance(gathered, ColumnRows) and gathered.shape == batch.shape
+        ):
+            self.flush()
+            gathered = None
+        if gathered is None:
+            self._since_ms = now_ms
+        self._gathered = batch if gathered is None else joined([gathered, batch])
+        if len(self._gathered) * 2 >= self._sender.rows:
             self.flush()
 
     def arrow(self, batch: ArrowBatch) -> None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tidegate.api.rows.batches import copied, take
+from tidegate.api.rows.columns import ColumnRows
 from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.model.topology import Partitioner
+from tidegate.traced.calls import field_of
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
 if TYPE_CHECKING:
@@ -138,6 +140,7 @@ class _Hash:
         self._key = key
         self._where = where
         self._hasher = KeyHasher(key.key_type, max_parallelism, where=where)
+        self._field = None if key.selector is None else field_of(key.selector)
         # A look-up costs a nanosecond a row, the division that it stands for several.
         self._target_of_group = subtasks_of(
             np.arange(max_parallelism, dtype=np.int16), len(channels), max_parallelism
@@ -150,6 +153,8 @@ class _Hash:
             self._rows(batch, now_ms)
 
     def _rows(self, batch: RowBatch, now_ms: int) -> None:
+        if isinstance(batch, ColumnRows) and self._columns(batch, now_ms):
+            return
         selected = keys_of_rows(batch.values, self._key, self._where)
         keys, groups = self._hasher.keyed(selected)
         keyed = RowBatch(batch.values, batch.timestamps_ms, list(keys), groups.tolist())
@@ -158,6 +163,25 @@ class _Hash:
             self._channels[0].rows(keyed, now_ms)
             return
         spread(keyed, self._target_of_group[groups], self._channels, now_ms)
+
+    def _columns(self, batch: ColumnRows, now_ms: int) -> bool:
+        """Spreads columns by a key that is one of them; False if rows have to be looked at."""
+        index = None if self._field is None else batch.index_of(self._field.name)
+        if index is None or batch.columns[index].dtype != np.int64:
+            return False
+        groups = self._hasher.groups_of_longs(batch.columns[index])
+        if groups is None:
+            return False
+        keyed = batch.keyed(index, groups)
+        if len(self._channels) == 1:
+            self._channels[0].rows(keyed, now_ms)
+            return True
+        targets = self._target_of_group[groups]
+        for number, channel in enumerate(self._channels):
+            chosen = np.flatnonzero(targets == number)
+            if len(chosen):
+                channel.rows(keyed.take(chosen), now_ms)
+        return True
 
     def _arrow(self, batch: ArrowBatch) -> None:
         column = self._key.column
