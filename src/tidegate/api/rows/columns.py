@@ -139,7 +139,8 @@ def fields_of_type(type_info: TypeInformation) -> tuple[object, ...] | None:
     """Kinds of the columns whose rows are of this type as they are; None if none are."""
     is_tuple = type(type_info) is TupleTypeInfo
     kinds = [_KINDS.get(each) for each in (type_info.children if is_tuple else (type_info,))]
-    return (is_tuple, *kinds) if kinds and None not in kinds else None
+    # A NumPy type equals None where that stands for float64, so `in` would not do.
+    return (is_tuple, *kinds) if kinds and all(kind is not None for kind in kinds) else None
 
 
 def joined(parts: Sequence[ColumnRows]) -> ColumnRows:
