@@ -1,97 +1,128 @@
-"""Rows as columns are the rows that they were made from, whatever is done with them."""
+"""Records of any shape become columns, under one schema, or it is said which column cannot."""
 
-import numpy as np
+import datetime as dt
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.api.rows.batches import take
-from tidegate.api.rows.columns import ColumnRows, fields_of_type, joined
-from tidegate.model.elements import RowBatch
-from tidegate.transport import codec
-from tidegate.typeinfo.types import Types
+from tidegate import BadRecord, Row, Types
+from tidegate.api.rows.columns import Columns, fitted, one_schema
 
-pytestmark = pytest.mark.hypothesis
 
-longs = st.integers(-(2**63), 2**63 - 1)
-tables = st.lists(
-    st.tuples(longs, st.floats(allow_nan=False), st.booleans()), min_size=1, max_size=9
+@dataclass
+class Point:
+    x: int
+    y: float
+
+
+class Pair(NamedTuple):
+    left: str
+    right: int
+
+
+@pytest.mark.parametrize(
+    ("records", "columns"),
+    [
+        ([{"a": 1}, {"a": 2, "b": "x"}], {"a": [1, 2], "b": [None, "x"]}),
+        ([Row(a=1, b="x")], {"a": [1], "b": ["x"]}),
+        ([Row(1, "x")], {"f0": [1], "f1": ["x"]}),
+        ([(1, "x"), (2, "y")], {"f0": [1, 2], "f1": ["x", "y"]}),
+        ([Pair("a", 1)], {"left": ["a"], "right": [1]}),
+        ([Point(1, 2.0)], {"x": [1], "y": [2.0]}),
+        ([1, None, 3], {"value": [1, None, 3]}),
+        (["a"], {"value": ["a"]}),
+    ],
 )
+def test_the_shape_of_records_names_the_columns(
+    records: list[object], columns: dict[str, list[object]]
+) -> None:
+    assert Columns(None).batch(records).to_pydict() == columns
 
 
-def columns_of(rows: list[tuple[int, float, bool]], *, keyed: bool = False) -> ColumnRows:
-    columns = [
-        np.array([row[index] for row in rows], kind)
-        for index, kind in enumerate((np.int64, np.float64, np.bool_))
+def test_declared_types_give_the_columns_even_of_nothing() -> None:
+    declared = Types.ROW_NAMED(["id", "price"], [Types.INT(), Types.BIG_DEC()])
+    columns = Columns.of_type(declared)
+    batch = columns.batch([Row(id=1, price=Decimal("1.5")), Row(2, Decimal(2))])
+    assert batch.schema.types == [pa.int32(), pa.decimal128(38, 18)]
+    assert batch["id"].to_pylist() == [1, 2]
+    assert columns.table([]).schema == batch.schema
+
+
+def test_a_type_without_columns_is_found_in_the_values() -> None:
+    columns = Columns.of_type(Types.PICKLED_BYTE_ARRAY())
+    assert columns.batch([dt.date(2024, 1, 2)]).schema.types == [pa.date32()]
+    assert columns.table([]).schema == pa.schema([])
+
+
+def test_rows_within_declared_columns_are_taken_apart() -> None:
+    inner = Types.ROW_NAMED(["x"], [Types.LONG()])
+    declared = Types.ROW_NAMED(
+        ["one", "many", "by"],
+        [inner, Types.LIST(inner), Types.MAP(Types.STRING(), inner)],
+    )
+    row = Row(one=Row(x=1), many=[Row(x=2), None], by={"k": Row(x=3)})
+    assert Columns.of_type(declared).batch([row]).to_pylist(maps_as_pydicts="strict") == [
+        {"one": {"x": 1}, "many": [{"x": 2}, None], "by": {"k": {"x": 3}}}
     ]
-    stamps = np.arange(len(rows), dtype=np.int64)
-    if not keyed:
-        return ColumnRows(columns, is_tuple=True, stamps=stamps)
-    groups = (np.arange(len(rows)) % 128).astype(np.int16)
-    return ColumnRows(columns, is_tuple=True, stamps=stamps, key_column=0, groups=groups)
 
 
-def plain(batch: RowBatch) -> RowBatch:
-    return RowBatch(batch.values, batch.timestamps_ms, batch.keys, batch.key_groups)
+def test_arrow_batches_stay_as_they_are() -> None:
+    batch = pa.record_batch({"a": pa.array([1], pa.uint8())})
+    assert Columns(None).batch(batch) == batch
+    assert Columns(None).table([batch, batch]).schema == batch.schema
 
 
-@given(tables, st.booleans())
-def test_rows_are_made_of_columns(rows: list[tuple[int, float, bool]], keyed: bool) -> None:
-    batch = columns_of(rows, keyed=keyed)
-    assert batch.values == rows
-    assert [tuple(map(type, row)) for row in batch.values] == [(int, float, bool)] * len(rows)
-    assert batch.keys == ([row[0] for row in rows] if keyed else None)
-    assert batch.values is batch.values
+def test_numbers_become_the_wider_kind_and_lacking_columns_are_empty() -> None:
+    columns = Columns(None)
+    batches = [columns.batch([{"a": 1}]), columns.batch([{"a": 0.5, "b": "x"}])]
+    table = columns.table(batches)
+    assert table.to_pydict() == {"a": [1.0, 0.5], "b": [None, "x"]}
+    assert table.schema.types == [pa.float64(), pa.string()]
 
 
-@given(tables, st.data())
-def test_parts_are_those_of_the_rows(
-    rows: list[tuple[int, float, bool]], data: st.DataObject
-) -> None:
-    batch = columns_of(rows, keyed=True)
-    start = data.draw(st.integers(0, len(rows)))
-    stop = data.draw(st.integers(start, len(rows)))
-    assert plain(batch.piece(start, stop)) == plain(batch).piece(start, stop) or start == stop
-    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, unique=True))
-    if len(chosen) < len(rows):
-        assert plain(batch.take(np.array(chosen))) == take(plain(batch), chosen)
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, "x"), (dt.date(2024, 1, 2), "x"), ({"a": 1}, "x"), (True, 2)]
+)
+def test_a_column_of_two_kinds_is_named_with_both(one: object, other: object) -> None:
+    columns = Columns(None)
+    batches = [columns.batch([{"n": 1, "v": value}]) for value in (one, other)]
+    with pytest.raises(BadRecord, match=r"column 'v' is .* in some records and .* in others"):
+        columns.table(batches)
+    with pytest.raises(BadRecord, match="column 'v'"):
+        columns.batch([{"v": one}, {"v": other}])
 
 
-@given(tables, tables)
-def test_joined_rows_follow_each_other(
-    first: list[tuple[int, float, bool]], second: list[tuple[int, float, bool]]
-) -> None:
-    both = joined([columns_of(first, keyed=True), columns_of(second, keyed=True)])
-    assert both.values == first + second
-    assert both.keys == [row[0] for row in first + second]
+def test_a_value_that_would_change_is_refused_with_its_column() -> None:
+    large = pa.record_batch({"v": [2**60 + 1]})
+    with pytest.raises(BadRecord, match="column 'v' is int64, which does not fit double"):
+        fitted(large, pa.schema([("v", pa.float64())]))
 
 
-@given(tables, st.booleans())
-def test_columns_come_back_from_the_wire(rows: list[tuple[int, float, bool]], keyed: bool) -> None:
-    sent = columns_of(rows, keyed=keyed)
-    data = memoryview(b"".join(codec.encode(sent)))
-    codec.check_batch(data)
-    got = codec.decode(data)
-    assert isinstance(got, ColumnRows) and got.shape == sent.shape
-    assert plain(got) == plain(sent)
+def test_batches_that_do_not_fit_what_is_declared_are_refused() -> None:
+    columns = Columns(pa.schema([pa.field("a", pa.int64(), nullable=False), ("b", pa.string())]))
+    assert columns.batch(pa.record_batch({"a": pa.array([1], pa.int8())})).to_pydict() == {
+        "a": [1],
+        "b": [None],
+    }
+    with pytest.raises(BadRecord, match="lacks column 'a'"):
+        columns.batch(pa.record_batch({"b": ["x"]}))
+    with pytest.raises(BadRecord, match="columns that the schema does not: c"):
+        columns.batch(pa.record_batch({"a": [1], "c": [1]}))
+    with pytest.raises(BadRecord, match="3 fields, and 2 are declared"):
+        columns.batch([(1, 2, 3)])
 
 
-def test_a_key_is_the_object_in_its_row() -> None:
-    batch = columns_of([(2**40, 1.0, True)], keyed=True)
-    assert batch.keys is not None
-    assert batch.values[0][0] is batch.keys[0]  # type: ignore[index]
+VALUES = st.one_of(st.none(), st.integers(-(2**31), 2**31), st.floats(allow_nan=False, width=32))
 
 
-def test_columns_of_another_shape_are_not_joined() -> None:
-    one = ColumnRows([np.arange(3)], is_tuple=False)
-    with pytest.raises(AssertionError, match="one shape"):
-        joined([one, ColumnRows([np.arange(3)], is_tuple=True)])
-
-
-def test_types_whose_rows_columns_give_as_they_are() -> None:
-    pair = ColumnRows([np.arange(2), np.arange(2) * 0.5], is_tuple=True)
-    assert pair.fields == fields_of_type(Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
-    assert ColumnRows([np.arange(2) > 0], is_tuple=False).fields == fields_of_type(Types.BOOLEAN())
-    assert pair.fields != fields_of_type(Types.TUPLE([Types.LONG(), Types.LONG()]))
-    assert fields_of_type(Types.TUPLE([Types.LONG(), Types.STRING()])) is None
-    assert fields_of_type(Types.ROW([Types.LONG()])) is None
+@given(chunks=st.lists(st.lists(VALUES, min_size=1, max_size=4), min_size=1, max_size=4))
+def test_however_records_are_cut_the_table_holds_the_same(chunks: list[list[Any]]) -> None:
+    columns = Columns(None)
+    cut = columns.table([columns.batch([{"v": v} for v in chunk]) for chunk in chunks])
+    assert cut["v"].to_pylist() == [value for chunk in chunks for value in chunk]
+    assert one_schema([cut.schema]) == cut.schema

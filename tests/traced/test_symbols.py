@@ -27,7 +27,7 @@ def test_a_function_becomes_the_expressions_of_its_result() -> None:
         Constant(7),
         Binary("gt", Field(0, "n"), Constant(2)),
     )
-    assert sorted(traced.captured) == [("FACTOR", 3), ("bound", 7)]
+    assert sorted(traced.seen, key=str) == [3, 7]
 
 
 def test_two_arguments_are_told_apart() -> None:
@@ -41,16 +41,26 @@ def test_one_expression_is_no_tuple() -> None:
     assert traced.expressions == (Binary("sub", Field(0, None), Constant(1)),)
 
 
-def test_a_captured_value_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = 1
+def test_a_value_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: object = 1
     traced = trace(lambda n: n * bound + MOST)
-    assert traced.is_current
+    assert traced.is_current()
     bound = True  # equal, and yet another type
-    assert not traced.is_current
+    assert not traced.is_current()
     bound = 1
-    assert traced.is_current
+    assert traced.is_current()
     monkeypatch.setitem(globals(), "MOST", 6)
-    assert not traced.is_current
+    assert not traced.is_current()
+    bound = [1]
+    with pytest.raises(NotPure, match="it reads 'bound', which is of type list"):
+        traced.is_current()
+
+
+def test_a_zero_that_loses_its_sign_is_seen() -> None:
+    bound = 0.0
+    traced = trace(lambda n: n * bound)
+    bound = -0.0
+    assert not traced.is_current()
 
 
 def counting(n: int, seen: list[int] = []) -> int:  # noqa: B006
@@ -86,6 +96,7 @@ def storing(n: int) -> int:
         (lambda n: n is None, "does what symbols do not show"),
         (lambda n: math, "it reads 'math', which is of type module"),
         (lambda n: undefined, "does not exist"),  # noqa: F821
+        (lambda n: (), "its result has no fields"),
         (lambda n: n[n], "by something else than a number or a name"),
         (lambda n: n[0][1], "takes a part of a field"),
         (lambda n: n[1:2], "does what symbols do not show"),

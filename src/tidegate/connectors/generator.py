@@ -244,7 +244,7 @@ def _in_order(splits: list[NumberSplit], taken: list[range], end: int) -> Sequen
 def _longs_of(numbers: Sequence[int]) -> RowBatch:
     import numpy as np
 
-    from tidegate.api.rows.columns import ColumnRows
+    from tidegate.api.rows.column_rows import ColumnRows
 
     if not isinstance(numbers, range) or numbers.start < _LONGS.start or numbers.stop > _LONGS.stop:
         return RowBatch(list(numbers))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.functions import SinkFunction
 from tidegate.api.rows.batches import as_rows
-from tidegate.api.rows.columns import ColumnRows
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import emit_rows, then_fail
 from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed

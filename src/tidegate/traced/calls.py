@@ -10,10 +10,9 @@ from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Field, Traced, trace
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
-    from tidegate.api.rows.columns import ColumnRows
+    from tidegate.api.rows.column_rows import ColumnRows
 
 
 class BatchCall:
@@ -37,8 +36,13 @@ class BatchCall:
     def _current(self) -> Traced | None:
         """The function as its globals and cells are now."""
         traced = self._traced
-        if traced is not None and not traced.is_current:
-            self._traced = traced = _again(traced)
+        if traced is None:
+            return None
+        try:
+            if not traced.is_current():
+                self._traced = traced = trace(traced.function)
+        except NotPure:
+            self._traced = traced = None
         return traced
 
 
@@ -75,10 +79,3 @@ def fields_of(rows: ColumnRows) -> dict[tuple[int, int | str | None], NDArray[An
         for index, column in enumerate(rows.columns)
         for name in (index, index - count)
     }
-
-
-def _again(traced: Traced) -> Traced | None:
-    try:
-        return trace(traced.function)
-    except NotPure:
-        return None

@@ -10,11 +10,13 @@ from __future__ import annotations
 import builtins
 import dis
 import sys
+from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from types import CellType
 
 _ALWAYS = frozenset(
     {
@@ -47,9 +49,6 @@ UNARY_POSITIVE: Final = 5
 
 NUMBERS: Final = frozenset({int, float, str, bool})
 
-Captured = tuple[tuple[str, object], ...]
-"""Names of globals and cells that a function reads, with their values."""
-
 
 class NotPure(Exception):
     """Says why a function does not qualify; ``line 12 calls a function``."""
@@ -76,32 +75,44 @@ def check(function: object) -> FunctionType:
             name = "CALL"
         if name not in allowed:
             raise NotPure(f"line {line} {_act(name)}")
-    captured(function)
     return function
 
 
-def captured(function: FunctionType) -> Captured:
-    """Values of the globals and cells that a function reads now. Raises NotPure."""
-    found = tuple(_read(function))
-    for name, value in found:
-        if type(value) not in NUMBERS:
-            raise NotPure(f"it reads '{name}', which is {_kind(value)}")
-    return found
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """The globals and cells that a function reads."""
 
+    cells: tuple[tuple[str, CellType], ...]
+    names: tuple[str, ...]
+    scope: Mapping[str, object]
 
-def _read(function: FunctionType) -> Iterator[tuple[str, object]]:
-    code = function.__code__
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:
-            raise NotPure(f"it reads '{name}', which has no value yet") from None
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "LOAD_GLOBAL":
-            name = str(instruction.argval)
-            if name not in function.__globals__ and not hasattr(builtins, name):
+    @staticmethod
+    def of(function: FunctionType) -> Reads:
+        code = function.__code__
+        instructions = dis.get_instructions(code)
+        names = [str(each.argval) for each in instructions if each.opname == "LOAD_GLOBAL"]
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        return Reads(tuple(cells), tuple(dict.fromkeys(names)), function.__globals__)
+
+    def now(self) -> tuple[object, ...]:
+        """Their values. Raises NotPure unless each is a number, a text or a truth value."""
+        found: list[object] = []
+        for name, cell in self.cells:
+            try:
+                found.append(_value(name, cell.cell_contents))
+            except ValueError:
+                raise NotPure(f"it reads '{name}', which has no value yet") from None
+        for name in self.names:
+            if name not in self.scope and not hasattr(builtins, name):
                 raise NotPure(f"it reads '{name}', which does not exist")
-            yield name, function.__globals__.get(name, getattr(builtins, name, None))
+            found.append(_value(name, self.scope.get(name, getattr(builtins, name, None))))
+        return tuple(found)
+
+
+def _value(name: str, value: object) -> object:
+    if type(value) not in NUMBERS:
+        raise NotPure(f"it reads '{name}', which is {_kind(value)}")
+    return value
 
 
 def _act(instruction: str) -> str:

@@ -6,7 +6,7 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.traced.purity import NUMBERS, Captured, NotPure, captured, check
+from tidegate.traced.purity import NUMBERS, NotPure, Reads, check
 
 if TYPE_CHECKING:
     from types import FunctionType
@@ -51,22 +51,20 @@ Expression = Field | Constant | Unary | Binary
 class Traced:
     """The results of a pure function. is_tuple: False for one expression that is the result.
 
-    captured: globals and cells as they were; with other values the function is traced anew.
+    seen: the values of `reads` that it was traced with.
     """
 
     function: FunctionType
     expressions: tuple[Expression, ...]
     is_tuple: bool
-    captured: Captured
+    reads: Reads
+    seen: tuple[object, ...]
 
-    @property
     def is_current(self) -> bool:
-        """True if globals and cells hold what they held when the function was traced."""
-        now = captured(self.function)
-        # 1, 1.0 and True are equal, and compute differently.
-        return now == self.captured and all(
-            type(a) is type(b) for (_, a), (_, b) in zip(now, self.captured, strict=True)
-        )
+        """True if globals and cells hold what they held then. Raises NotPure."""
+        now = self.reads.now()
+        # 1, 1.0 and True are equal, and so are 0.0 and -0.0, and compute differently.
+        return now == self.seen and [*map(repr, now)] == [*map(repr, self.seen)]
 
 
 def trace(function: object, arguments: int = 1) -> Traced:
@@ -74,7 +72,8 @@ def trace(function: object, arguments: int = 1) -> Traced:
     plain = check(function)
     if plain.__code__.co_argcount != arguments:
         raise NotPure(f"it takes {plain.__code__.co_argcount} arguments, not {arguments}")
-    seen = captured(plain)
+    reads = Reads.of(plain)
+    seen = reads.now()
     try:
         result = plain(*(Symbol(Field(index, None)) for index in range(arguments)))
     except NotPure:
@@ -83,7 +82,9 @@ def trace(function: object, arguments: int = 1) -> Traced:
         raise NotPure(f"symbols do not take it: {type(error).__name__}: {error}") from None
     is_tuple = type(result) is tuple
     parts = result if is_tuple else (result,)
-    return Traced(plain, tuple(map(_expression, parts)), is_tuple, seen)
+    if not parts:
+        raise NotPure("its result has no fields")
+    return Traced(plain, tuple(map(_expression, parts)), is_tuple, reads, seen)
 
 
 def _expression(value: object) -> Expression:

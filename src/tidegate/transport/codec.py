@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from tidegate.api.rows.columns import ColumnRows
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.errors import FormatError, UserCodeFailed
 from tidegate.model.elements import ArrowBatch, Element, Mark, RowBatch
 from tidegate.typeinfo.pickling import loads
@@ -109,9 +109,7 @@ def _encode_columns(batch: ColumnRows) -> list[Buffer]:
     arrays = [*batch.columns, batch.stamps, batch.groups]
     kinds = [None if each is None else each.dtype.char for each in arrays]
     side = pickle.dumps((len(batch), batch.is_tuple, batch.key_column, kinds), protocol=5)
-    parts = [
-        memoryview(np.ascontiguousarray(each)).cast("B") for each in arrays if each is not None
-    ]
+    parts = [np.ascontiguousarray(each).data.cast("B") for each in arrays if each is not None]
     return [_KIND.pack(_COLUMNS, len(side)), side, *parts]
 
 

@@ -1,160 +1,180 @@
-"""Rows whose fields are columns: rows are made on demand, once."""
+"""Records of a stream as one table, with declared columns or ones found in the values.
+
+Arrow batches stay as they are. A row with named fields is a row of columns, a tuple has the columns
+``f0``, ``f1`` and so on, any other value the one column ``value``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
+import pyarrow as pa
 
-from tidegate.model.elements import RowBatch
-from tidegate.typeinfo.types import BOOLEAN, DOUBLE, LONG, TupleTypeInfo
+from flinkformat.row import Row
+from tidegate.api.rows.batches import as_arrow
+from tidegate.errors import BadRecord, GraphError
+from tidegate.typeinfo.arrow import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Sequence
 
     from tidegate.typeinfo.types import TypeInformation
 
-_KINDS: dict[TypeInformation, np.dtype[Any]] = {
-    LONG: np.dtype(np.int64),
-    DOUBLE: np.dtype(np.float64),
-    BOOLEAN: np.dtype(np.bool_),
-}
+_FOUND: Final = {b"tidegate.found": b"values"}
+"""Metadata of a field whose type nobody has given: it is what some values happened to need."""
+
+_REMEDY: Final = "Make its values of one type in a step before, or declare the type."
 
 
-class ColumnRows(RowBatch):
-    """A batch of rows as columns, which whoever asks for ``values`` sees as rows.
+class Columns:
+    """Conversion of records to columns. schema: None to find it in the values."""
 
-    columns: one a field, int64, float64 or bool without nulls, each of shape (rows,). is_tuple:
-    a row is a tuple of the fields, else the only field itself. stamps: event times, int64 of
-    shape (rows,), or None. key_column: position of the field that is the key; None where rows
-    have no keys. groups: their key groups, int16 of shape (rows,).
+    def __init__(self, schema: pa.Schema | None) -> None:
+        self.schema = schema
+        self._nested = schema is not None and any(pa.types.is_nested(one.type) for one in schema)
+
+    @staticmethod
+    def of_type(declared: TypeInformation | None) -> Columns:
+        """Columns of a stream's type; found in the values if it has no Arrow type."""
+        try:
+            return Columns(None if declared is None else schema_of(declared))
+        except GraphError:
+            return Columns(None)
+
+    def batch(self, records: list[object] | pa.RecordBatch) -> pa.RecordBatch:
+        if not isinstance(records, list):
+            batch = records.replace_schema_metadata(None)
+            return batch if self.schema is None else _cast(batch, self.schema)
+        names = None if self.schema is None else self.schema.names
+        rows = [_named(record, names) for record in records]
+        if self._nested:
+            rows = [{name: _plain(value) for name, value in row.items()} for row in rows]
+        return as_arrow(rows, self.schema)
+
+    def table(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+        """All batches as one table, even if there are none.
+
+        Raises BadRecord that names the column which is of types that do not go together.
+        """
+        schema = one_schema([batch.schema for batch in batches]) or self.schema or pa.schema([])
+        fitting = [_cast(batch, schema, missing=True) for batch in batches]
+        return pa.Table.from_batches(fitting, schema)
+
+
+def one_schema(schemas: Iterable[pa.Schema]) -> pa.Schema | None:
+    """One schema for all these; None if there are none.
+
+    A number becomes the wider one, a column that some lack is empty there. Raises BadRecord that
+    names the column which is of types that do not go together.
     """
+    merged: pa.Schema | None = None
+    for schema in dict.fromkeys(schemas):
+        try:
+            both = [schema] if merged is None else [merged, schema]
+            merged = pa.unify_schemas(both, promote_options="permissive")
+        except pa.ArrowException:
+            assert merged is not None, "one schema goes together with itself"
+            raise _apart(merged, schema) from None
+    return merged
 
-    __slots__ = ("_made", "columns", "groups", "is_tuple", "key_column", "stamps")
 
-    def __init__(
-        self,
-        columns: Sequence[NDArray[Any]],
-        *,
-        is_tuple: bool,
-        stamps: NDArray[np.int64] | None = None,
-        key_column: int | None = None,
-        groups: NDArray[np.int16] | None = None,
-    ) -> None:
-        assert columns and (is_tuple or len(columns) == 1), "a row that is no tuple has one field"
-        assert (key_column is None) == (groups is None), "keys come with their key groups"
-        self.columns = tuple(columns)
-        self.is_tuple = is_tuple
-        self.stamps = stamps
-        self.key_column = key_column
-        self.groups = groups
-        self._made: dict[str, list[Any]] = {}
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch under a schema of ``one_schema``. Raises BadRecord if a value would change."""
+    return _cast(batch, schema, missing=True)
 
-    def __len__(self) -> int:
-        return len(self.columns[0])
 
-    @property
-    def fields(self) -> tuple[object, ...]:
-        """Kinds of the columns as `fields_of_type` gives them."""
-        return (self.is_tuple, *(each.dtype for each in self.columns))
+def as_found(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with a mark on each column, kept in files: its type was found in values."""
+    fields = [field.with_metadata(_FOUND) for field in batch.schema]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """Batches of one shape can be joined."""
-        kinds = tuple(each.dtype for each in self.columns)
-        return kinds, self.is_tuple, self.stamps is None, self.key_column
 
-    @property
-    def values(self) -> list[object]:
-        if "values" not in self._made:
-            # A key is the very object that stands in its row.
-            key = self.keys
-            fields = [
-                key if key is not None and index == self.key_column else each.tolist()
-                for index, each in enumerate(self.columns)
-            ]
-            self._made["values"] = list(zip(*fields, strict=True)) if self.is_tuple else fields[0]
-        return self._made["values"]
+def is_found(field: pa.Field) -> bool:
+    """True if a column has the mark of `as_found`, or only nulls."""
+    return pa.types.is_null(field.type) or _FOUND.items() <= (field.metadata or {}).items()
 
-    @property
-    def timestamps_ms(self) -> list[int] | None:
-        return None if self.stamps is None else self._list("stamps", self.stamps)
 
-    @property
-    def keys(self) -> list[object] | None:
-        if self.key_column is None:
-            return None
-        return cast("list[object]", self._list("keys", self.columns[self.key_column]))
+def _apart(one: pa.Schema, other: pa.Schema) -> BadRecord:
+    for field in other:
+        if field.name in one.names:
+            before = one.field(field.name)
+            try:
+                pa.unify_schemas(
+                    [pa.schema([before]), pa.schema([field])], promote_options="permissive"
+                )
+            except pa.ArrowException:
+                return BadRecord(
+                    f"column '{field.name}' is {before.type} in some records and {field.type} in "
+                    "others, which cannot be one type",
+                    where=f"column '{field.name}'",
+                    remedy=_REMEDY,
+                )
+    return BadRecord("the records have columns that do not go together", remedy=_REMEDY)
 
-    @property
-    def key_groups(self) -> list[int] | None:
-        return None if self.groups is None else self._list("groups", self.groups)
 
-    def _list(self, name: str, column: NDArray[Any]) -> list[Any]:
-        made = self._made.get(name)
-        if made is None:
-            made = self._made[name] = column.tolist()
-        return made
-
-    def index_of(self, name: int | str | None) -> int | None:
-        """Position of the column that a function takes by this name; None if it takes none."""
-        if name is None:
-            return None if self.is_tuple else 0
-        if not self.is_tuple or not isinstance(name, int):
-            return None
-        count = len(self.columns)
-        return name % count if -count <= name < count else None
-
-    def keyed(self, key_column: int, groups: NDArray[np.int16]) -> ColumnRows:
-        """The same rows, with keys."""
-        return ColumnRows(
-            self.columns,
-            is_tuple=self.is_tuple,
-            stamps=self.stamps,
-            key_column=key_column,
-            groups=groups,
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, *, missing: bool = False) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    if unknown := [name for name in batch.schema.names if name not in schema.names]:
+        raise BadRecord(
+            f"a batch has columns that the schema does not: {', '.join(unknown)}",
+            remedy=f"The schema has {', '.join(schema.names)}.",
         )
-
-    def piece(self, start: int, stop: int) -> ColumnRows:
-        """Rows start (inclusive) to stop (exclusive), without copying."""
-        return self._each(lambda column: column[start:stop])
-
-    def take(self, positions: NDArray[np.intp]) -> ColumnRows:
-        """The rows at these positions, in that order."""
-        return self._each(lambda column: column.take(positions))
-
-    def _each(self, part: Any) -> ColumnRows:
-        return ColumnRows(
-            [part(each) for each in self.columns],
-            is_tuple=self.is_tuple,
-            stamps=None if self.stamps is None else part(self.stamps),
-            key_column=self.key_column,
-            groups=None if self.groups is None else part(self.groups),
-        )
+    columns = [_column(batch, field, missing=missing) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def fields_of_type(type_info: TypeInformation) -> tuple[object, ...] | None:
-    """Kinds of the columns whose rows are of this type as they are; None if none are."""
-    is_tuple = type(type_info) is TupleTypeInfo
-    kinds = [_KINDS.get(each) for each in (type_info.children if is_tuple else (type_info,))]
-    # A NumPy type equals None where that stands for float64, so `in` would not do.
-    return (is_tuple, *kinds) if kinds and all(kind is not None for kind in kinds) else None
+def _column(batch: pa.RecordBatch, field: pa.Field, *, missing: bool) -> pa.Array:
+    if field.name not in batch.schema.names:
+        if missing or field.nullable:
+            return pa.nulls(batch.num_rows, field.type)
+        raise BadRecord(f"a batch lacks column '{field.name}'", remedy="Add it, or declare less.")
+    column = batch.column(field.name)
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise BadRecord(
+            f"column '{field.name}' is {column.type}, which does not fit {field.type}: {error}",
+            where=f"column '{field.name}'",
+            remedy=_REMEDY,
+        ) from error
 
 
-def joined(parts: Sequence[ColumnRows]) -> ColumnRows:
-    """The rows of batches of one shape, one after the other."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    assert all(each.shape == first.shape for each in parts), "only batches of one shape are joined"
-    stamps = [each.stamps for each in parts if each.stamps is not None]
-    groups = [each.groups for each in parts if each.groups is not None]
-    return ColumnRows(
-        [np.concatenate(fields) for fields in zip(*(each.columns for each in parts), strict=True)],
-        is_tuple=first.is_tuple,
-        stamps=np.concatenate(stamps) if stamps else None,
-        key_column=first.key_column,
-        groups=np.concatenate(groups) if groups else None,
-    )
+def _named(record: Any, names: Sequence[str] | None) -> Mapping[str, object]:
+    """A record as a mapping. names: for fields without names."""
+    if isinstance(record, Mapping):
+        return record  # pyright: ignore[reportUnknownVariableType]  # whatever it holds
+    if isinstance(record, Row):
+        if record.names is not None:
+            return record.as_dict()
+    elif hasattr(record, "_asdict"):
+        return record._asdict()
+    elif dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
+    elif not isinstance(record, tuple):
+        return {"value": record}
+    given = names or [f"f{index}" for index in range(len(record))]
+    if len(given) != len(record):
+        raise BadRecord(f"a record has {len(record)} fields, and {len(given)} are declared")
+    return dict(zip(given, record, strict=True))
+
+
+def _plain(value: Any) -> object:
+    """Rows and dataclasses within a column, in a form that Arrow accepts."""
+    match value:
+        case None | str() | bytes() | int() | float():
+            return value
+        case Mapping():
+            return {key: _plain(one) for key, one in value.items()}
+        case Row():
+            return {name: _plain(one) for name, one in _named(value, None).items()}
+        case tuple() if not hasattr(value, "_asdict"):
+            return tuple(_plain(one) for one in value)
+        case list():
+            return [_plain(one) for one in value]
+        case _ if dataclasses.is_dataclass(value) or hasattr(value, "_asdict"):
+            return {name: _plain(one) for name, one in _named(value, None).items()}
+        case _:
+            return value

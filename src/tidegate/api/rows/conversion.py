@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.rows.batches import shown
-from tidegate.api.rows.columns import ColumnRows, fields_of_type
+from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
 from tidegate.errors import UserCodeFailed, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.convert import Converter, Misfit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast
 
 from tidegate.api.pieces import Portion
-from tidegate.api.rows.columns import ColumnRows, joined
+from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.model.elements import BarrierAnnouncement, RowBatch
 from tidegate.transport.credit import CreditedSender, credit_for
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tidegate.api.rows.batches import copied, take
-from tidegate.api.rows.columns import ColumnRows
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, RowBatch

@@ -1,0 +1,160 @@
+"""Rows whose fields are columns: rows are made on demand, once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from tidegate.model.elements import RowBatch
+from tidegate.typeinfo.types import BOOLEAN, DOUBLE, LONG, TupleTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tidegate.typeinfo.types import TypeInformation
+
+_KINDS: dict[TypeInformation, np.dtype[Any]] = {
+    LONG: np.dtype(np.int64),
+    DOUBLE: np.dtype(np.float64),
+    BOOLEAN: np.dtype(np.bool_),
+}
+
+
+class ColumnRows(RowBatch):
+    """A batch of rows as columns, which whoever asks for ``values`` sees as rows.
+
+    columns: one a field, int64, float64 or bool without nulls, each of shape (rows,). is_tuple:
+    a row is a tuple of the fields, else the only field itself. stamps: event times, int64 of
+    shape (rows,), or None. key_column: position of the field that is the key; None where rows
+    have no keys. groups: their key groups, int16 of shape (rows,).
+    """
+
+    __slots__ = ("_made", "columns", "groups", "is_tuple", "key_column", "stamps")
+
+    def __init__(
+        self,
+        columns: Sequence[NDArray[Any]],
+        *,
+        is_tuple: bool,
+        stamps: NDArray[np.int64] | None = None,
+        key_column: int | None = None,
+        groups: NDArray[np.int16] | None = None,
+    ) -> None:
+        assert columns and (is_tuple or len(columns) == 1), "a row that is no tuple has one field"
+        assert (key_column is None) == (groups is None), "keys come with their key groups"
+        self.columns = tuple(columns)
+        self.is_tuple = is_tuple
+        self.stamps = stamps
+        self.key_column = key_column
+        self.groups = groups
+        self._made: dict[str, list[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def fields(self) -> tuple[object, ...]:
+        """Kinds of the columns as `fields_of_type` gives them."""
+        return (self.is_tuple, *(each.dtype for each in self.columns))
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Batches of one shape can be joined."""
+        kinds = tuple(each.dtype for each in self.columns)
+        return kinds, self.is_tuple, self.stamps is None, self.key_column
+
+    @property
+    def values(self) -> list[object]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if "values" not in self._made:
+            # A key is the very object that stands in its row.
+            key = self.keys
+            fields = [
+                key if key is not None and index == self.key_column else each.tolist()
+                for index, each in enumerate(self.columns)
+            ]
+            self._made["values"] = list(zip(*fields, strict=True)) if self.is_tuple else fields[0]
+        return self._made["values"]
+
+    @property
+    def timestamps_ms(self) -> list[int] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return None if self.stamps is None else self._list("stamps", self.stamps)
+
+    @property
+    def keys(self) -> list[object] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if self.key_column is None:
+            return None
+        return cast("list[object]", self._list("keys", self.columns[self.key_column]))
+
+    @property
+    def key_groups(self) -> list[int] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return None if self.groups is None else self._list("groups", self.groups)
+
+    def _list(self, name: str, column: NDArray[Any]) -> list[Any]:
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = column.tolist()
+        return made
+
+    def index_of(self, name: int | str | None) -> int | None:
+        """Position of the column that a function takes by this name; None if it takes none."""
+        if name is None:
+            return None if self.is_tuple else 0
+        if not self.is_tuple or not isinstance(name, int):
+            return None
+        count = len(self.columns)
+        return name % count if -count <= name < count else None
+
+    def keyed(self, key_column: int, groups: NDArray[np.int16]) -> ColumnRows:
+        """The same rows, with keys."""
+        return ColumnRows(
+            self.columns,
+            is_tuple=self.is_tuple,
+            stamps=self.stamps,
+            key_column=key_column,
+            groups=groups,
+        )
+
+    def piece(self, start: int, stop: int) -> ColumnRows:
+        """Rows start (inclusive) to stop (exclusive), without copying."""
+        return self._each(lambda column: column[start:stop])
+
+    def take(self, positions: NDArray[np.intp]) -> ColumnRows:
+        """The rows at these positions, in that order."""
+        return self._each(lambda column: column.take(positions))
+
+    def _each(self, part: Any) -> ColumnRows:
+        return ColumnRows(
+            [part(each) for each in self.columns],
+            is_tuple=self.is_tuple,
+            stamps=None if self.stamps is None else part(self.stamps),
+            key_column=self.key_column,
+            groups=None if self.groups is None else part(self.groups),
+        )
+
+
+def fields_of_type(type_info: TypeInformation) -> tuple[object, ...] | None:
+    """Kinds of the columns whose rows are of this type as they are; None if none are."""
+    is_tuple = type(type_info) is TupleTypeInfo
+    kinds = [_KINDS.get(each) for each in (type_info.children if is_tuple else (type_info,))]
+    # A NumPy type equals None where that stands for float64, so `in` would not do.
+    return (is_tuple, *kinds) if kinds and all(kind is not None for kind in kinds) else None
+
+
+def joined(parts: Sequence[ColumnRows]) -> ColumnRows:
+    """The rows of batches of one shape, one after the other."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    assert all(each.shape == first.shape for each in parts), "only batches of one shape are joined"
+    stamps = [each.stamps for each in parts if each.stamps is not None]
+    groups = [each.groups for each in parts if each.groups is not None]
+    return ColumnRows(
+        [np.concatenate(fields) for fields in zip(*(each.columns for each in parts), strict=True)],
+        is_tuple=first.is_tuple,
+        stamps=np.concatenate(stamps) if stamps else None,
+        key_column=first.key_column,
+        groups=np.concatenate(groups) if groups else None,
+    )
