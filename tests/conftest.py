@@ -2,7 +2,8 @@
 
 `--results FILE` writes the outcome of every test, `--feature-marks FILE` which test carries which
 rows of docs/features.tsv; scripts/features.py lays the two together. `--part 1/2` runs the tests of
-about half the files, `--part 2/2` the others.
+about half the files, `--part 2/2` the others. `--by-row` runs them with no function evaluated over
+columns, unless a test says so itself.
 """
 
 import json
@@ -22,6 +23,7 @@ from tests.e2e.kafka import KafkaServer
 from tests.e2e.zookeeper import ZooKeeperServer
 from tests.properties import register_profiles
 from tests.threads import left_behind
+from tidegate.config.execution import TRACE_FUNCTIONS
 from tidegate.minicluster.forking import forking
 
 register_profiles()
@@ -39,10 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tidegate")
     group.addoption("--results", type=Path, help="write the outcome of each test as JSON")
     group.addoption("--feature-marks", type=Path, help="write which test marks which feature")
+    group.addoption("--by-row", action="store_true", help="call each function for each row")
     group.addoption("--part", default="1/1", help="run the files of one part only, such as 1/2")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--by-row"):
+        object.__setattr__(TRACE_FUNCTIONS, "default", False)
     if hasattr(config, "workerinput"):
         return  # the outcomes of all workers arrive at the process that started them
     results = config.getoption("--results")

@@ -36,7 +36,7 @@ class Emitted(Collected):
 
 
 class BackedJob:
-    """The subtasks of one operator. make: a new, unopened one."""
+    """The subtasks of one operator. make: a new, unopened one. as_fed: the form of its input."""
 
     def __init__(
         self,
@@ -44,8 +44,9 @@ class BackedJob:
         make: Callable[[], Operator],
         parallelism: int = 1,
         subtasks: Sequence[Subtask] | None = None,
+        as_fed: Callable[[RowBatch], RowBatch] = lambda batch: batch,
     ) -> None:
-        self._world, self._make = world, make
+        self._world, self._make, self._as_fed = world, make, as_fed
         self._hasher = KeyHasher(None, MAX_PARALLELISM)
         self.subtasks = subtasks or [Subtask(n, parallelism) for n in range(parallelism)]
         self.outs = [Emitted() for _ in self.subtasks]
@@ -68,7 +69,8 @@ class BackedJob:
         for owner, part in parts.items():
             keys, values, stamps = zip(*(row for row, _ in part), strict=True)
             batch = RowBatch(list(values), list(stamps), list(keys), [group for _, group in part])
-            self._drive(self.operators[owner].process(batch, port, self.outs[owner]))
+            process = self.operators[owner].process
+            self._drive(process(self._as_fed(batch), port, self.outs[owner]))
         return self._taken()
 
     def tell(self, port: int, *values: object) -> list[tuple[object, int]]:
@@ -89,7 +91,8 @@ class BackedJob:
         for operator in self.operators:
             operator.snapshot(SnapshotContext(CheckpointId(1), 0))
         states = [snapshot(subtask) for subtask in self.subtasks]
-        return BackedJob(self._world, self._make, subtasks=restored(states, parallelism))
+        subtasks = restored(states, parallelism)
+        return BackedJob(self._world, self._make, subtasks=subtasks, as_fed=self._as_fed)
 
     def held(self, descriptor: StateDescriptor) -> dict[object, object]:
         """All entries of a keyed state."""

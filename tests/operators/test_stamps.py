@@ -1,6 +1,7 @@
 """Timestamps by a function of each record and by a column, of rows and of Arrow batches."""
 
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.operators.world import arrow
 from tidegate import BadRecord, GraphError, Row, TimestampAssigner, UserCodeFailed
+from tidegate.api.rows.column_rows import ColumnRows, as_columns
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.operators.event_time.event_time import greatest_timestamp
 from tidegate.operators.event_time.stamps import stamp_by
@@ -47,6 +49,35 @@ def column_stamps(column: pa.Array) -> list[int]:
 @pytest.mark.parametrize("assigner", [Second(), lambda value, before: value[1]])
 def test_a_function_and_an_object_do_the_same(assigner: object) -> None:
     assert stamps(assigner, ("a", 5), ("b", -9)) == [5, -9]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "columns"),
+    [
+        (lambda value, before: value * 2 + before, True),
+        (lambda value, before: value, True),
+        (lambda value, before: int(value), False),
+        (lambda value, before: value * 2**62, False),
+    ],
+)
+@pytest.mark.parametrize("before", [None, [7, 8]])
+def test_a_function_over_columns_gives_the_same_times(
+    assigner: Callable[[int, int], int], columns: bool, before: list[int] | None
+) -> None:
+    rows = RowBatch([1, 0], before)
+    given = as_columns(rows)
+    expected = of_row_or_error(stamp_by(assigner, "times", trace=False), rows)
+    assert of_row_or_error(stamp_by(assigner, "times"), given) == expected
+    if columns:
+        assert isinstance(stamp_by(assigner, "times")(given), ColumnRows)
+
+
+def of_row_or_error(stamp: Callable[[RowBatch], RowBatch], batch: RowBatch) -> object:
+    try:
+        stamped = stamp(batch)
+    except UserCodeFailed as failed:
+        return str(failed)
+    return stamped.values, stamped.timestamps_ms
 
 
 def test_arrow_rows_are_given_as_dicts() -> None:

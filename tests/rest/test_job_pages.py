@@ -11,8 +11,8 @@ from tests.rest.world import VERTEX as SHARE
 from tidegate.jobmaster.view import FailureView, SlotView, StopView, SubtaskView, VertexView
 from tidegate.jobmaster.view import WaitView as Wait
 from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskFigures
-from tidegate.model.ids import SlotId, VertexId
-from tidegate.model.topology import Edge, Partitioner
+from tidegate.model.ids import OperatorId, SlotId, VertexId
+from tidegate.model.topology import Edge, FunctionInfo, OperatorInfo, Partitioner
 from tidegate.rest.shapes import job_shapes as jobs
 from tidegate.rest.shapes import metric_shapes as metrics
 from tidegate.rest.shapes.metric_shapes import Shares
@@ -43,7 +43,9 @@ ENDED = SubtaskView(
     {**HALF_S, ExecutionState.FINISHED: 9_500},
     SubtaskFigures(rows_in=5, rows_out=7, busy_ms=60, blocked_ms=9),
 )
-READER = VertexView(SOURCE, "read <fast>", 2, 128, (READS, ENDED))
+FUNCTIONS = (FunctionInfo("timestamps"), FunctionInfo("map", "line 3 calls a function"))
+READ = OperatorInfo(OperatorId(SOURCE), "read <fast>", functions=FUNCTIONS)
+READER = VertexView(SOURCE, "read <fast>", 2, 128, (READS, ENDED), (READ,))
 WRITER = VertexView(SINK, "write", 1, 64, ())
 SLOTS = (
     SlotView(ONE, "host-1", 11, 5, 12_000, LongCall("lookup", "a\nb"), "read <fast> (1/2)"),
@@ -272,6 +274,7 @@ def test_the_plan_has_the_vertices_and_what_they_read() -> None:
                 "id": SINK.hex(),
                 "parallelism": 1,
                 "description": "write<br/>",
+                "functions": [],
                 "inputs": [reads],
             },
             {
@@ -279,6 +282,14 @@ def test_the_plan_has_the_vertices_and_what_they_read() -> None:
                 "id": SOURCE.hex(),
                 "parallelism": 2,
                 "description": "read &lt;fast&gt;<br/>",
+                "functions": [
+                    {"operator": "read <fast>", "function": "timestamps", "by-row": ""},
+                    {
+                        "operator": "read <fast>",
+                        "function": "map",
+                        "by-row": "line 3 calls a function",
+                    },
+                ],
             },
         ],
     }

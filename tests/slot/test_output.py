@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from flinkformat.key_groups import KeyGroupRange
 from tests.worlds.subtask import Into
 from tidegate.api.operator import KeyBy, OutputPlan
 from tidegate.api.rows.batches import copied
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.errors import GraphError
 from tidegate.model.chance import SeededChance
 from tidegate.model.elements import (
@@ -32,6 +34,7 @@ from tidegate.slot.channels.output import ChannelOutput, Room
 from tidegate.slot.channels.routes import Route, make_route
 from tidegate.testing import ManualClock
 from tidegate.transport.credit import credit_for
+from tidegate.typeinfo.types import Types
 
 MAX_PARALLELISM = 128
 
@@ -59,6 +62,7 @@ class Sent:
         partition: Callable[[object, int], int] | None = None,
         subtask: int = 0,
         share: bool = False,
+        trace: bool = True,
     ) -> Route:
         return make_route(
             OutputPlan(0, key, partition),
@@ -66,7 +70,7 @@ class Sent:
             self.channels,
             max_parallelism=MAX_PARALLELISM,
             subtask=subtask,
-            share=share,
+            settings=SlotSettings(object_reuse=share, trace_functions=trace),
             chance=SeededChance(7),
             where="the edge from 'a' to 'b'",
         )
@@ -94,6 +98,87 @@ def values_of(element: Element) -> list[object]:
 
 def rows(*values: object) -> RowBatch:
     return RowBatch(list(values))
+
+
+KEY = KeyBy(selector=lambda pair: pair[0], key_type=Types.LONG())
+TEXT_KEY = KeyBy(selector=lambda pair: str(pair[0]))
+NUMBER = KeyBy(selector=lambda number: number * 3 % 7)
+PAIRS = [(n % 5, n) for n in range(40)]
+
+
+def columns_of(sent: Sent) -> list[bool]:
+    return [isinstance(each, ColumnRows) for elements in sent.elements for each in elements]
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def keyed_rows(sent: Sent) -> list[list[tuple[object, ...]]]:
+    """What each channel has sent, with times, keys and key groups."""
+    return [
+        [
+            row
+            for each in elements
+            if isinstance(each, RowBatch)
+            for row in zip(
+                each.values,
+                each.timestamps_ms or [],
+                each.keys or [],
+                each.key_groups or [],
+                strict=True,
+            )
+        ]
+        for elements in sent.elements
+    ]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        (KEY, PAIRS),
+        (KeyBy(selector=itemgetter(1)), PAIRS),
+        (KeyBy(selector=lambda pair: pair[0] + pair[1]), PAIRS),
+        (NUMBER, list(range(40))),
+        (TEXT_KEY, PAIRS),
+        (KEY, [*PAIRS[:15], (1, "x"), *PAIRS[15:]]),
+        (KEY, [*PAIRS[:15], (True, 1), *PAIRS[15:]]),
+        (KEY, [*PAIRS[:15], (1, 2**70), *PAIRS[15:]]),
+    ],
+)
+def test_rows_of_numbers_are_keyed_as_columns_with_the_same_results(
+    key: KeyBy, values: list[object], channels: int
+) -> None:
+    found: list[object] = []
+    for trace in (False, True):
+        sent = Sent(channels, rows=16)
+        route = sent.route(Partitioner.HASH, key=key, trace=trace)
+        for start in range(0, len(values), 10):
+            part = values[start : start + 10]
+            route.batch(RowBatch(part, list(range(len(part)))), 0)
+        sent.flushed()
+        found.append(keyed_rows(sent))
+        assert any(columns_of(sent)) == (trace and key is not TEXT_KEY)
+    assert found[0] == found[1]
+
+
+def test_rows_that_are_no_columns_are_not_tried_again() -> None:
+    sent = Sent(1, rows=4)
+    route = sent.route(Partitioner.HASH, key=KEY)
+    for batch in ([(1, 2), (3, 4)], [(1, "x"), (3, "y")], [(1, 2), (3, 4)]):
+        route.batch(rows(*batch), 0)
+        sent.flushed()
+    assert columns_of(sent) == [True, False, False]
+
+
+def test_columns_and_rows_of_one_channel_keep_their_order() -> None:
+    sent = Sent(1, rows=100)
+    channel = sent.channels[0]
+    one, two = (ColumnRows([np.arange(n)], is_tuple=False) for n in (3, 2))
+    for batch in (one, two, rows(9), one):
+        channel.rows(batch, 0)
+    assert sent.flushed() == [[0, 1, 2, 0, 1, 9, 0, 1, 2]]
+    assert [len(each) for each in sent.batches() if isinstance(each, RowBatch)] == [5, 1, 3]
 
 
 # --- gathering ------------------------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import pytest
 
+from tidegate.traced.projection import Projection
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Binary, Constant, Field, trace
 
@@ -103,7 +104,8 @@ def storing(n: int) -> int:
         (lambda n: n**2, "do not take it"),
         (lambda n: (n, (n, n)), "a part of type tuple"),
         (lambda a, b: a, "it takes 2 arguments, not 1"),
-        (itemgetter(0), "not a function written in Python"),
+        (attrgetter("a.b"), "takes a part of a field"),
+        (len, "not a function written in Python"),
         (Total().add, "not a function written in Python"),
     ],
 )
@@ -112,6 +114,22 @@ def test_what_does_more_than_symbols_show_is_refused(
 ) -> None:
     with pytest.raises(NotPure, match=why.replace("(", r"\(")):
         trace(function)
+
+
+@pytest.mark.parametrize(
+    ("getter", "taken", "is_tuple"),
+    [
+        (itemgetter(1), (Field(0, 1),), False),
+        (itemgetter(1, -1), (Field(0, 1), Field(0, -1)), True),
+        (attrgetter("price"), (Field(0, "price"),), False),
+        (Projection((2,)), (Field(0, 2),), True),
+    ],
+)
+def test_getters_are_known_by_their_type(
+    getter: Callable[..., object], taken: tuple[Field, ...], is_tuple: bool
+) -> None:
+    traced = trace(getter)
+    assert (traced.expressions, traced.is_tuple) == (taken, is_tuple)
 
 
 def test_the_line_is_named() -> None:

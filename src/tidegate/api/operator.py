@@ -379,6 +379,14 @@ class Operator:
         """
         return True
 
+    @property
+    def by_row(self) -> Mapping[str, str]:
+        """Functions that may be evaluated over columns, by what they are given to, such as ``map``.
+
+        With each stands why it is called for each row; empty if it is not.
+        """
+        return MappingProxyType({})
+
     def check(self) -> None:
         """Called when the job is submitted, before anything is started; may block.
 

@@ -36,8 +36,9 @@ from tidegate.graph.transformations import (
     UnionTransformation,
 )
 from tidegate.model.topology import Partitioner
-from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator, Projection
+from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
 from tidegate.operators.process.process_functions import ProcessOperator
+from tidegate.traced.projection import Projection
 from tidegate.typeinfo.hints import declared_type
 from tidegate.typeinfo.types import BYTE, PICKLED
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.graph.stream_graph import StreamEdge, StreamGraph
     from tidegate.model.settings import JobSettings
-    from tidegate.model.topology import Edge, OperatorInfo, Topology, Vertex
+    from tidegate.model.topology import Edge, FunctionInfo, OperatorInfo, Topology, Vertex
 
 _SHORT_ID: Final = 8
 
@@ -27,7 +27,9 @@ def explain_text(graph: JobGraph) -> str:
     numbers = {vertex.id: number for number, vertex in enumerate(vertices, 1)}
     for number, vertex in enumerate(vertices, 1):
         lines += ["", f"{number}. {vertex.name}", f"     {_parallelism(vertex)}"]
-        lines += [f"     {_operator(info)}" for info in vertex.operators]
+        for info in vertex.operators:
+            lines.append(f"     {_operator(info)}")
+            lines += [f"         {_function(each)}" for each in info.functions]
         for index in graph.topology.outputs(vertex.id):
             edge = graph.topology.edges[index]
             lines.append(f"     {_edge(edge, vertex)} to {numbers[edge.target]}")
@@ -128,6 +130,11 @@ def _parallelism(vertex: Vertex) -> str:
 def _operator(info: OperatorInfo) -> str:
     uid = f", uid {info.uid!r}" if info.uid is not None else ""
     return f"- {info.name} (id {info.id.hex()[:_SHORT_ID]}{uid})"
+
+
+def _function(info: FunctionInfo) -> str:
+    by_row = f"called for each row: {info.by_row}" if info.by_row else "evaluated over columns"
+    return f"{info.call} is {by_row}"
 
 
 def _edge(edge: Edge, source: Vertex) -> str:

@@ -18,7 +18,15 @@ from tidegate.errors import GraphError
 from tidegate.graph.chaining import Chain, chainable, chains
 from tidegate.graph.transformations import NodeKind
 from tidegate.model.ids import OperatorId, VertexId
-from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
+from tidegate.model.topology import (
+    Edge,
+    FunctionInfo,
+    OperatorInfo,
+    Partitioner,
+    Topology,
+    Vertex,
+)
+from tidegate.traced.calls import why_by_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +101,7 @@ def translate(graph: StreamGraph, configuration: Configuration, name: str) -> Jo
             for edge, together in zip(graph.edges, chained, strict=True)
         ],
     )
-    made = _Translation(graph, chained, ids)
+    made = _Translation(graph, chained, ids, trace=settings.slot.trace_functions)
     return JobGraph(
         name=name,
         topology=Topology(tuple(made.vertices), tuple(made.edges)),
@@ -126,8 +134,17 @@ def _with_mode(graph: StreamGraph, configuration: Configuration) -> Configuratio
 
 class _Translation:
     def __init__(
-        self, graph: StreamGraph, chained: Sequence[bool], ids: Mapping[int, OperatorId]
+        self,
+        graph: StreamGraph,
+        chained: Sequence[bool],
+        ids: Mapping[int, OperatorId],
+        *,
+        trace: bool,
     ) -> None:
+        self._trace = trace
+        self._edges_to: dict[int, list[StreamEdge]] = {}
+        for edge in graph.edges:
+            self._edges_to.setdefault(edge.target, []).append(edge)
         self._nodes = {node.id: node for node in graph.nodes}
         self._ids = ids
         self._chains = chains(graph, chained)
@@ -162,7 +179,19 @@ class _Translation:
             has_coordinator=_has_coordinator(node.operator),
             keyed=node.keyed,
             sink=node.id in self._sinks,
+            functions=self._functions(node),
         )
+
+    def _functions(self, node: StreamNode) -> tuple[FunctionInfo, ...]:
+        """Functions of rows of an operator, its key selectors among them."""
+        selectors = [
+            ("key_by", why_by_row(edge.key.selector))
+            for edge in self._edges_to.get(node.id, ())
+            if edge.key is not None and edge.key.selector is not None
+        ]
+        found = [*selectors, *node.operator.by_row.items()]
+        off = "" if self._trace else f"{execution.TRACE_FUNCTIONS.key} is off"
+        return tuple(FunctionInfo(call, off or reason) for call, reason in found)
 
     def _edges(self) -> list[Edge]:
         place = {

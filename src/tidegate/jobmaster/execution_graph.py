@@ -214,6 +214,7 @@ class ExecutionGraph:
                     for subtask in vertex.subtasks()
                     if subtask in self._executions
                 ),
+                vertex.operators,
             )
             for vertex in self.topology.vertices
         )

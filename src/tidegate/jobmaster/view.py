@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskFigures
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
     from tidegate.model.settings import JobSettings
-    from tidegate.model.topology import Edge
+    from tidegate.model.topology import Edge, OperatorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,14 @@ class SubtaskView:
 
 @dataclass(frozen=True, slots=True)
 class VertexView:
-    """One vertex and its subtasks."""
+    """One vertex, its subtasks and the operators of its chain."""
 
     id: VertexId
     name: str
     parallelism: int
     max_parallelism: int
     subtasks: tuple[SubtaskView, ...]
+    operators: tuple[OperatorInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

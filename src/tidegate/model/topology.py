@@ -50,14 +50,25 @@ class Partitioner(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionInfo:
+    """A function of rows. call: what it is given to, such as ``map``.
+
+    by_row: why it is called for each row; empty if it is evaluated over columns.
+    """
+
+    call: str
+    by_row: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorInfo:
     """One operator of a chain.
 
     upstream: index in the vertex's ``operators`` of the one that feeds it; None for the head.
     uid_hash: a second id to look state up by, as given by the user. has_coordinator: whether the
     driver runs a coordinator for it. keyed: whether its rows come by key, so that it may have keyed
-    state. sink: whether it is part of a sink, as its writer
-    is, its committer, and steps behind either.
+    state. sink: whether it is part of a sink, as its writer is, its committer, and steps behind
+    either. functions: those that may be evaluated over columns.
     """
 
     id: OperatorId
@@ -68,6 +79,7 @@ class OperatorInfo:
     has_coordinator: bool = False
     keyed: bool = False
     sink: bool = False
+    functions: tuple[FunctionInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

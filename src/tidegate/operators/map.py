@@ -14,10 +14,10 @@ from tidegate.operators.emit import emit_rows, then_fail
 from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator
 from tidegate.operators.row_loop import stamps_of
-from tidegate.traced.calls import batch_call
+from tidegate.traced.calls import batch_call, why_by_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.errors import TidegateError
@@ -30,6 +30,10 @@ class MapOperator(FunctionOperator):
 
     def __init__(self, function: object) -> None:
         super().__init__(function, "map")
+
+    @property
+    def by_row(self) -> Mapping[str, str]:
+        return {"map": why_by_row(self._function)}
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -59,6 +63,10 @@ class FilterOperator(FunctionOperator):
 
     def __init__(self, function: object) -> None:
         super().__init__(function, "filter")
+
+    @property
+    def by_row(self) -> Mapping[str, str]:
+        return {"filter": why_by_row(self._function)}
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -108,16 +116,6 @@ class FlatMapOperator(FunctionOperator):
         except Exception as error:
             failed = user_code_failed(error, operator=self._name, row=value, returned=results)
             raise failed from error
-
-
-class Projection:
-    """Takes some fields of a tuple, in the order of ``indexes``."""
-
-    def __init__(self, indexes: tuple[int, ...]) -> None:
-        self._indexes = indexes
-
-    def __call__(self, value: tuple[object, ...]) -> tuple[object, ...]:
-        return tuple([value[index] for index in self._indexes])
 
 
 def each(

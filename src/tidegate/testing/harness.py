@@ -310,7 +310,7 @@ class OperatorHarness:
             outputs,
             max_parallelism=self._node.max_parallelism,
             subtask=0,
-            share=False,
+            settings=self._settings.slot,
             chance=SeededChance(0),
             where=f"the edge to '{self._node.name}'",
         )

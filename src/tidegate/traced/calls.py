@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tidegate.traced.evaluation import Doubt, Evaluation
 from tidegate.traced.purity import NotPure
-from tidegate.traced.symbols import Field, Traced, trace
+from tidegate.traced.symbols import Traced, trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.api.rows.column_rows import ColumnRows
+    from tidegate.traced.evaluation import Fields
 
 
 class BatchCall:
@@ -20,14 +20,26 @@ class BatchCall:
 
     def __init__(self, traced: Traced) -> None:
         self._traced: Traced | None = traced
-        self.is_tuple = traced.is_tuple
 
-    def __call__(self, rows: ColumnRows) -> list[NDArray[Any]] | None:
-        """A column for each part of the result; None where a result might differ from Python's."""
+    @property
+    def is_tuple(self) -> bool:
+        """True if the function returns a tuple of its columns, False if its only column."""
+        return self._traced is not None and self._traced.is_tuple
+
+    def __call__(
+        self, rows: ColumnRows, second: NDArray[Any] | None = None
+    ) -> list[NDArray[Any]] | None:
+        """A column for each part of the result; None where a result might differ from Python's.
+
+        second: the second argument of a function that takes two.
+        """
         traced = self._current()
         if traced is None:
             return None
-        evaluation = Evaluation(fields_of(rows), len(rows))
+        fields = fields_of(rows)
+        if second is not None:
+            fields[1, None] = second
+        evaluation = Evaluation(fields, len(rows))
         try:
             return [evaluation.column(each) for each in traced.expressions]
         except Doubt:
@@ -40,42 +52,38 @@ class BatchCall:
             return None
         try:
             if not traced.is_current():
-                self._traced = traced = trace(traced.function)
+                self._traced = traced = trace(traced.function, traced.arguments)
         except NotPure:
             self._traced = traced = None
         return traced
 
 
-def batch_call(function: object, *, enabled: bool) -> BatchCall | None:
+def batch_call(function: object, arguments: int = 1, *, enabled: bool) -> BatchCall | None:
     """A call for batches; None for a function that does more than symbols show."""
     if not enabled:
         return None
     try:
-        return BatchCall(trace(function))
+        return BatchCall(trace(function, arguments))
     except NotPure:
         return None
 
 
-def field_of(selector: object) -> Field | None:
-    """The field that a function takes, if it does nothing else; ``itemgetter`` too."""
-    if type(selector) is itemgetter:
-        _, parts = selector.__reduce__()  # pyright: ignore[reportAssignmentType]
-        return Field(0, parts[0]) if len(parts) == 1 and type(parts[0]) in (int, str) else None
+def why_by_row(function: object, arguments: int = 1) -> str:
+    """Why a function is called for each row; empty if it is evaluated over columns."""
     try:
-        traced = trace(selector)
-    except NotPure:
-        return None
-    only = traced.expressions[0]
-    return only if not traced.is_tuple and isinstance(only, Field) else None
+        trace(function, arguments)
+    except NotPure as reason:
+        return str(reason)
+    return ""
 
 
-def fields_of(rows: ColumnRows) -> dict[tuple[int, int | str | None], NDArray[Any]]:
+def fields_of(rows: ColumnRows) -> Fields:
     """Columns by the names that a function has for them."""
     if not rows.is_tuple:
         return {(0, None): rows.columns[0]}
-    count = len(rows.columns)
+    width = rows.width
     return {
         (0, name): column
-        for index, column in enumerate(rows.columns)
-        for name in (index, index - count)
+        for index, column in enumerate(rows.columns[:width])
+        for name in (index, index - width)
     }

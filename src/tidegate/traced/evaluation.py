@@ -73,16 +73,14 @@ class Column:
     bounds: Bounds | None = None
 
 
-Fields = "Mapping[tuple[int, int | str | None], NDArray[Any]]"
+Fields = dict[tuple[int, int | str | None], "NDArray[Any]"]
 """Columns of the batch by argument and field."""
 
 
 class Evaluation:
     """Evaluates expressions over one batch; a field's bounds are found once."""
 
-    def __init__(
-        self, fields: Mapping[tuple[int, int | str | None], NDArray[Any]], rows: int
-    ) -> None:
+    def __init__(self, fields: Fields, rows: int) -> None:
         self._fields = fields
         self._rows = rows
         self._bounds: dict[tuple[int, int | str | None], Bounds] = {}
@@ -139,7 +137,7 @@ def constant(value: float | str | bool) -> Column:
 
 
 def unary(operation: str, operand: Column) -> Column:
-    """Raises Doubt."""
+    """Computes with each value of a column. Raises Doubt."""
     bounds = operand.bounds
     if bounds is None:
         if operand.values.dtype != FLOAT or operation == "invert":
@@ -155,7 +153,7 @@ def unary(operation: str, operand: Column) -> Column:
 
 
 def binary(operation: str, left: Column, right: Column) -> Column:
-    """Raises Doubt."""
+    """Computes with two columns, row by row. Raises Doubt."""
     if operation in COMPARISONS:
         return compared(operation, left, right)
     if left.bounds is not None and right.bounds is not None and operation != "truediv":

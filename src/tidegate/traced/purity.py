@@ -109,6 +109,9 @@ class Reads:
         return tuple(found)
 
 
+NOTHING: Final = Reads((), (), {})
+
+
 def _value(name: str, value: object) -> object:
     if type(value) not in NUMBERS:
         raise NotPure(f"it reads '{name}', which is {_kind(value)}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from operator import attrgetter, itemgetter
+from typing import Any, Final, cast
 
-from tidegate.traced.purity import NUMBERS, NotPure, Reads, check
-
-if TYPE_CHECKING:
-    from types import FunctionType
+from tidegate.traced.projection import Projection
+from tidegate.traced.purity import NOTHING, NUMBERS, NotPure, Reads, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,13 @@ Expression = Field | Constant | Unary | Binary
 class Traced:
     """The results of a pure function. is_tuple: False for one expression that is the result.
 
-    seen: the values of `reads` that it was traced with.
+    arguments: how many the function takes. seen: the values of `reads` that it was traced with.
     """
 
-    function: FunctionType
+    function: object
     expressions: tuple[Expression, ...]
     is_tuple: bool
+    arguments: int
     reads: Reads
     seen: tuple[object, ...]
 
@@ -68,23 +68,46 @@ class Traced:
 
 
 def trace(function: object, arguments: int = 1) -> Traced:
-    """Calls a function once, with symbols. Raises NotPure for one that does not qualify."""
+    """Calls a function once, with symbols. Raises NotPure for one that does not qualify.
+
+    ``itemgetter``, ``attrgetter`` and projections are known by their type.
+    """
+    symbols = [Symbol(Field(index, None)) for index in range(arguments)]
+    if type(function) in (itemgetter, attrgetter, Projection):
+        return _traced(function, _fields_taken(function, symbols[0]), arguments, NOTHING)
     plain = check(function)
     if plain.__code__.co_argcount != arguments:
         raise NotPure(f"it takes {plain.__code__.co_argcount} arguments, not {arguments}")
     reads = Reads.of(plain)
     seen = reads.now()
     try:
-        result = plain(*(Symbol(Field(index, None)) for index in range(arguments)))
+        result = plain(*symbols)
     except NotPure:
         raise
     except Exception as error:
         raise NotPure(f"symbols do not take it: {type(error).__name__}: {error}") from None
+    return _traced(plain, result, arguments, reads, seen)
+
+
+def _traced(
+    function: object, result: object, arguments: int, reads: Reads, seen: tuple[object, ...] = ()
+) -> Traced:
     is_tuple = type(result) is tuple
-    parts = result if is_tuple else (result,)
+    parts = cast("tuple[object, ...]", result) if is_tuple else (result,)
     if not parts:
         raise NotPure("its result has no fields")
-    return Traced(plain, tuple(map(_expression, parts)), is_tuple, reads, seen)
+    return Traced(function, tuple(map(_expression, parts)), is_tuple, arguments, reads, seen)
+
+
+def _fields_taken(getter: object, row: Symbol) -> object:
+    """Fields that a getter takes; called with a symbol, it would take dots for parts of it."""
+    if type(getter) is Projection:
+        return tuple(row[index] for index in getter.indexes)
+    names = cast("tuple[object, ...]", cast("Any", getter).__reduce__()[1])
+    if any(type(name) is str and "." in name for name in names) and type(getter) is attrgetter:
+        raise NotPure("it takes a part of a field")
+    taken = [row[name] for name in names]
+    return tuple(taken) if len(taken) > 1 else taken[0]
 
 
 def _expression(value: object) -> Expression:

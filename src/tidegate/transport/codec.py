@@ -107,22 +107,20 @@ def _unpickled(body: memoryview) -> tuple[list[object], Times, Keys, Groups]:
 
 def _encode_columns(batch: ColumnRows) -> list[Buffer]:
     arrays = [*batch.columns, batch.stamps, batch.groups]
-    kinds = [None if each is None else each.dtype.char for each in arrays]
-    side = pickle.dumps((len(batch), batch.is_tuple, batch.key_column, kinds), protocol=5)
+    kinds = [None if each is None else each.dtype.str for each in arrays]
+    shape = (len(batch), batch.is_tuple, batch.key_column, batch.width, kinds)
+    side = pickle.dumps(shape, protocol=5)
     parts = [np.ascontiguousarray(each).data.cast("B") for each in arrays if each is not None]
     return [_KIND.pack(_COLUMNS, len(side)), side, *parts]
 
 
 def _decode_columns(body: memoryview, side_bytes: int) -> ColumnRows:
-    rows, is_tuple, key_column, kinds = loads(body[:side_bytes])
+    rows, is_tuple, key_column, width, kinds = loads(body[:side_bytes])
     arrays: list[np.ndarray | None] = []
     at = side_bytes
     for kind in kinds:
-        if kind is None:
-            arrays.append(None)
-            continue
-        array = np.frombuffer(body, np.dtype(kind), rows, at)
-        at += array.nbytes
+        array = None if kind is None else np.frombuffer(body, kind, rows, at)
+        at += 0 if array is None else array.nbytes
         arrays.append(array)
     *columns, stamps, groups = arrays
     return ColumnRows(
@@ -131,6 +129,7 @@ def _decode_columns(body: memoryview, side_bytes: int) -> ColumnRows:
         stamps=stamps,
         key_column=key_column,
         groups=groups,
+        width=width,
     )
 
 

@@ -60,7 +60,12 @@ class KeyHasher:
         return plain, hash_columns.key_groups_of_codes(codes, self._max_parallelism)
 
     def groups_of_longs(self, keys: NDArray[np.int64]) -> NDArray[np.int16] | None:
-        """Key groups of a column of keys declared LONG; None for keys of another type."""
+        """Key groups of a column of whole numbers, of which there is one at least.
+
+        None where they are not of the stream's type as they are: then ``keyed`` takes them.
+        """
+        if self._column.type_info is None:
+            self._column.read([keys[0].item()])
         if self._column.type_info != LONG:
             return None
         codes = hash_columns.codes_of_longs(keys)

@@ -21,18 +21,24 @@ _KINDS: dict[TypeInformation, np.dtype[Any]] = {
     DOUBLE: np.dtype(np.float64),
     BOOLEAN: np.dtype(np.bool_),
 }
+_KIND_OF: dict[type, np.dtype[Any]] = {
+    int: _KINDS[LONG],
+    float: _KINDS[DOUBLE],
+    bool: _KINDS[BOOLEAN],
+}
 
 
 class ColumnRows(RowBatch):
     """A batch of rows as columns, which whoever asks for ``values`` sees as rows.
 
-    columns: one a field, int64, float64 or bool without nulls, each of shape (rows,). is_tuple:
-    a row is a tuple of the fields, else the only field itself. stamps: event times, int64 of
-    shape (rows,), or None. key_column: position of the field that is the key; None where rows
-    have no keys. groups: their key groups, int16 of shape (rows,).
+    columns: one a field, int64, float64 or bool without nulls, each of shape (rows,); a key that is
+    no field stands behind them. is_tuple: a row is a tuple of the fields, else the only field
+    itself. stamps: event times, int64 of shape (rows,), or None. key_column: position of the
+    column that is the key; None where rows have no keys. groups: their key groups, int16 of shape
+    (rows,). width: number of fields; None if each column is one.
     """
 
-    __slots__ = ("_made", "columns", "groups", "is_tuple", "key_column", "stamps")
+    __slots__ = ("_made", "columns", "groups", "is_tuple", "key_column", "stamps", "width")
 
     def __init__(
         self,
@@ -42,10 +48,12 @@ class ColumnRows(RowBatch):
         stamps: NDArray[np.int64] | None = None,
         key_column: int | None = None,
         groups: NDArray[np.int16] | None = None,
+        width: int | None = None,
     ) -> None:
-        assert columns and (is_tuple or len(columns) == 1), "a row that is no tuple has one field"
-        assert (key_column is None) == (groups is None), "keys come with their key groups"
         self.columns = tuple(columns)
+        self.width = len(columns) if width is None else width
+        assert self.width and (is_tuple or self.width == 1), "a row that is no tuple has one field"
+        assert (key_column is None) == (groups is None), "keys come with their key groups"
         self.is_tuple = is_tuple
         self.stamps = stamps
         self.key_column = key_column
@@ -57,14 +65,14 @@ class ColumnRows(RowBatch):
 
     @property
     def fields(self) -> tuple[object, ...]:
-        """Kinds of the columns as `fields_of_type` gives them."""
-        return (self.is_tuple, *(each.dtype for each in self.columns))
+        """Kinds of the fields as `fields_of_type` gives them."""
+        return (self.is_tuple, *(each.dtype for each in self.columns[: self.width]))
 
     @property
     def shape(self) -> tuple[object, ...]:
         """Batches of one shape can be joined."""
         kinds = tuple(each.dtype for each in self.columns)
-        return kinds, self.is_tuple, self.stamps is None, self.key_column
+        return kinds, self.is_tuple, self.stamps is None, self.key_column, self.width
 
     @property
     def values(self) -> list[object]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -73,7 +81,7 @@ class ColumnRows(RowBatch):
             key = self.keys
             fields = [
                 key if key is not None and index == self.key_column else each.tolist()
-                for index, each in enumerate(self.columns)
+                for index, each in enumerate(self.columns[: self.width])
             ]
             self._made["values"] = list(zip(*fields, strict=True)) if self.is_tuple else fields[0]
         return self._made["values"]
@@ -98,24 +106,23 @@ class ColumnRows(RowBatch):
             made = self._made[name] = column.tolist()
         return made
 
-    def index_of(self, name: int | str | None) -> int | None:
-        """Position of the column that a function takes by this name; None if it takes none."""
-        if name is None:
-            return None if self.is_tuple else 0
-        if not self.is_tuple or not isinstance(name, int):
-            return None
-        count = len(self.columns)
-        return name % count if -count <= name < count else None
-
-    def keyed(self, key_column: int, groups: NDArray[np.int16]) -> ColumnRows:
-        """The same rows, with keys."""
+    def keyed(self, key: int | NDArray[Any], groups: NDArray[np.int16]) -> ColumnRows:
+        """The same rows with keys. key: position of the field that is the key, or a column."""
+        columns = self.columns[: self.width]
+        if not isinstance(key, int):
+            columns, key = (*columns, key), self.width
         return ColumnRows(
-            self.columns,
+            columns,
             is_tuple=self.is_tuple,
             stamps=self.stamps,
-            key_column=key_column,
+            key_column=key,
             groups=groups,
+            width=self.width,
         )
+
+    def stamped(self, stamps: NDArray[np.int64] | None) -> ColumnRows:
+        """The same rows, without keys, at these event times."""
+        return ColumnRows(self.columns[: self.width], is_tuple=self.is_tuple, stamps=stamps)
 
     def piece(self, start: int, stop: int) -> ColumnRows:
         """Rows start (inclusive) to stop (exclusive), without copying."""
@@ -132,6 +139,7 @@ class ColumnRows(RowBatch):
             stamps=None if self.stamps is None else part(self.stamps),
             key_column=self.key_column,
             groups=None if self.groups is None else part(self.groups),
+            width=self.width,
         )
 
 
@@ -141,6 +149,37 @@ def fields_of_type(type_info: TypeInformation) -> tuple[object, ...] | None:
     kinds = [_KINDS.get(each) for each in (type_info.children if is_tuple else (type_info,))]
     # A NumPy type equals None where that stands for float64, so `in` would not do.
     return (is_tuple, *kinds) if kinds and all(kind is not None for kind in kinds) else None
+
+
+def as_columns(rows: RowBatch) -> ColumnRows | None:
+    """The rows as columns, without keys; None unless each field is of one such type throughout."""
+    values: list[Any] = rows.values
+    is_tuple = type(values[0]) is tuple
+    if not is_tuple:
+        fields: list[Sequence[object]] = [values]
+    elif not values[0] or set(map(type, values)) != {tuple}:
+        return None
+    else:
+        try:
+            fields = list(zip(*values, strict=True))
+        except ValueError:
+            return None  # of different lengths
+    columns: list[NDArray[Any]] = []
+    for field in fields:
+        first = type(field[0])
+        kind = _KIND_OF.get(first)
+        if kind is None or list(map(type, field)).count(first) != len(field):
+            return None
+        try:
+            columns.append(np.fromiter(cast("Any", field), kind, len(field)))
+        except OverflowError:
+            return None  # a number of more than 64 bits
+    stamps = rows.timestamps_ms
+    try:
+        made = None if stamps is None else np.fromiter(stamps, np.int64, len(stamps))
+    except TypeError:
+        return None  # some rows have no time
+    return ColumnRows(columns, is_tuple=is_tuple, stamps=made)
 
 
 def joined(parts: Sequence[ColumnRows]) -> ColumnRows:
@@ -157,4 +196,5 @@ def joined(parts: Sequence[ColumnRows]) -> ColumnRows:
         stamps=np.concatenate(stamps) if stamps else None,
         key_column=first.key_column,
         groups=np.concatenate(groups) if groups else None,
+        width=first.width,
     )

@@ -230,6 +230,16 @@ class ReducingState(MergingState[T, T], Protocol[T]):
         """The reduced value; None if nothing was added."""
         ...
 
+    def read_ahead(self, keys: Sequence[object], key_groups: Sequence[int]) -> None:
+        """Announces keys that are requested next, as ``AggregatingState.read_ahead`` does."""
+        ...
+
+    def put_rows(
+        self, keys: Sequence[object], key_groups: Sequence[int], values: Iterable[T]
+    ) -> None:
+        """Sets the reduced values of these keys, for operators that work on whole batches."""
+        ...
+
     def add_rows(
         self,
         keys: Sequence[object],

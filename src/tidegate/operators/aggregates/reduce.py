@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from flinkformat.row import Row
 from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.rows.batches import as_rows, shown
+from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
+from tidegate.operators.aggregates.folded import FoldedKeys
 from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import ahead_of, emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, has_life, row_call
 from tidegate.operators.keys import keys_of
+from tidegate.traced.folds import Fold, FoldKind, Folds, folds_of
+from tidegate.traced.purity import NotPure
 
 if TYPE_CHECKING:
+    from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ReducingState
     from tidegate.model.elements import Batch, Watermark
@@ -31,6 +36,8 @@ STATE_NAME = "_reduce_state"
 
 class ReduceOperator(FunctionOperator):
     """A rolling reduce. type_info: of the values; None for any picklable value."""
+
+    _shown_call: str = "reduce"
 
     def __init__(self, function: object, type_info: TypeInformation | None = None) -> None:
         super().__init__(function, "reduce")
@@ -45,9 +52,37 @@ class ReduceOperator(FunctionOperator):
         self._by_row = has_life(self._function)
         self._context = context
         self._final_only = context.info.settings.final_only
+        self._folded = self._folded_keys() if context.info.settings.trace_functions else None
         super().open(context)
 
+    def _folded_keys(self) -> FoldedKeys | None:
+        try:
+            return FoldedKeys(self._folds(), self._state, self._cell)
+        except NotPure:
+            return None
+
+    def _folds(self) -> Folds:
+        """The function as folds of columns. Raises NotPure if it has to be called."""
+        return folds_of(self._function)
+
+    @property
+    def by_row(self) -> Mapping[str, str]:
+        try:
+            self._folds()
+        except NotPure as reason:
+            return {self._shown_call: str(reason)}
+        return {self._shown_call: ""}
+
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        if self._folded is not None:
+            if isinstance(batch, ColumnRows):
+                columns = self._folded.add(batch)
+                if columns is not None:
+                    if not self._final_only:
+                        is_tuple = batch.is_tuple
+                        out.emit(ColumnRows(columns, is_tuple=is_tuple, stamps=batch.stamps))
+                    return None
+            self._folded.forget()
         rows = as_rows(batch)
         keys, groups = keys_of(rows)
         results: list[object] = []
@@ -77,8 +112,15 @@ class ReduceOperator(FunctionOperator):
         """Emits the reduced value of each key at the end of a batch job."""
         if not (self._final_only and watermark.ms == MAX_WATERMARK_MS):
             return super().on_watermark(watermark, out)
+        if self._folded is not None:
+            self._folded.flush()
         finals = (final for _, _, final in self._context.state.scan(STATE_NAME))
         return ahead_of(watermark, emit_rows(finals, self._draws, out), out)
+
+    def snapshot(self, context: SnapshotContext) -> None:
+        if self._folded is not None:
+            self._folded.flush()
+        super().snapshot(context)
 
     def _failure(self, error: Exception, row: object) -> TidegateError:
         return user_code_failed(error, operator=self._name, row=row)
@@ -89,6 +131,7 @@ class ReduceOperator(FunctionOperator):
 
 
 RollingCall = Literal["sum", "min", "max", "min_by", "max_by"]
+_FOLDS: Final = {"sum": FoldKind.TOTAL, "min": FoldKind.MIN, "max": FoldKind.MAX}
 Field = int | str
 Get = Callable[[Any], Any]
 Put = Callable[[Any, Any], Any]
@@ -106,8 +149,23 @@ class RollingOperator(ReduceOperator):
         super().__init__(_Rolling(call, field), type_info)
         # A sum may leave the bounds of its type; all else was in the input.
         self.keeps_type = call != "sum"
-        self._call_name = call
+        self._call_name = self._shown_call = call
         self._field = field
+
+    def _folds(self) -> Folds:
+        kind = _FOLDS.get(self._call_name)
+        if kind is None:
+            raise NotPure("it gives whole rows")
+        shape = None if self._type_info is None else fields_of_type(self._type_info)
+        if shape is None:
+            raise NotPure("the rows are not declared as numbers, or as tuples of numbers")
+        is_tuple, *kinds = shape
+        at = str(self._field).removeprefix("f")
+        if not at.isdecimal() or int(at) >= len(kinds):
+            raise NotPure(f"the rows have no field {self._field!r}")
+        fields = [Fold(FoldKind.KEEP, index) for index in range(len(kinds))]
+        fields[int(at)] = Fold(kind, int(at))
+        return Folds(tuple(fields), bool(is_tuple))
 
     def _failure(self, error: Exception, row: object) -> TidegateError:
         if isinstance(error, TidegateError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from tidegate.api.operator import Operator
 from tidegate.api.rows.batches import as_rows
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.api.watermarks import WatermarkGenerator
 from tidegate.config.warnings import Warn
 from tidegate.errors import GraphError
@@ -24,11 +25,11 @@ from tidegate.model.elements import (
     Watermark,
     WatermarkStatus,
 )
-from tidegate.operators.event_time.stamps import stamp_by
+from tidegate.operators.event_time.stamps import assigner_by_row, stamp_by
 from tidegate.operators.failures import user_code_failed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tidegate.api.operator import OperatorContext, Output
     from tidegate.api.watermarks import WatermarkStrategy
@@ -53,8 +54,10 @@ class EventTime:
         self._context = context
         self._marks = Marks()
         assigner = strategy.assigner
-        self._stamp = None if assigner is None else stamp_by(assigner, context.info.name)
-        final_only = context.info.settings.final_only  # time stands still until all has come
+        settings, name = context.info.settings, context.info.name
+        trace = settings.trace_functions
+        self._stamp = None if assigner is None else stamp_by(assigner, name, trace=trace)
+        final_only = settings.final_only  # time stands still until all has come
         self._generator = None if final_only else _generator(strategy, context.info.name)
         self._idle_ms = None if final_only else strategy.idle_ms
         self._quiet_ms = 0
@@ -87,7 +90,7 @@ class EventTime:
 
     def _look(self, batch: Batch) -> None:
         """Warns of times that look like seconds; checks one row of a batch."""
-        stamps = batch.timestamps_ms
+        stamps = batch.stamps if isinstance(batch, ColumnRows) else batch.timestamps_ms
         first = None if stamps is None or not len(batch) else int(stamps[0])
         if first is not None and _SECONDS_OF_2001 <= first < _MS_OF_1980:
             self._looks = False
@@ -269,6 +272,8 @@ def greatest_timestamp(batch: Batch) -> int | None:
         return None
     if isinstance(batch, ArrowBatch):
         return int(batch.timestamps_ms.max())
+    if isinstance(batch, ColumnRows) and batch.stamps is not None:
+        return int(batch.stamps.max())
     return max(batch.timestamps_ms)
 
 
@@ -284,12 +289,18 @@ class TimestampsOperator(Operator):
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._strategy = strategy
 
+    @property
+    def by_row(self) -> Mapping[str, str]:
+        return assigner_by_row(self._strategy)
+
     def open(self, context: OperatorContext) -> None:
         self._time = EventTime(self._strategy, context)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         self._time.beat(out)
-        if isinstance(batch, RowBatch):
+        if isinstance(batch, ColumnRows):
+            self._time.emit(batch.stamped(batch.stamps), out)
+        elif isinstance(batch, RowBatch):
             self._time.emit(RowBatch(batch.values, batch.timestamps_ms), out)
         else:
             self._time.emit(ArrowBatch(batch.batch, batch.timestamps_ms), out)

@@ -8,20 +8,25 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import numpy as np
+
 from tidegate.api.rows.batches import as_rows, shown
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.api.watermarks import TimestampAssigner
 from tidegate.errors import BadRecord, GraphError, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
 from tidegate.operators.failures import user_code_failed
+from tidegate.traced.calls import batch_call, why_by_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
-    from tidegate.api.watermarks import Assigner
+    from tidegate.api.watermarks import Assigner, WatermarkStrategy
     from tidegate.model.elements import Batch
+    from tidegate.traced.calls import BatchCall
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -29,23 +34,45 @@ _DAY_MS: Final = 86_400_000
 _PER_MILLISECOND: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
-def stamp_by(assigner: Assigner, operator: str) -> Callable[[Batch], Batch]:
-    """Function that gives a batch its timestamps. operator: its name, for messages."""
+def stamp_by(assigner: Assigner, operator: str, *, trace: bool = True) -> Callable[[Batch], Batch]:
+    """Function that gives a batch its timestamps. operator: its name, for messages.
+
+    trace: whether a pure function is evaluated over columns.
+    """
     if isinstance(assigner, str):
         return ColumnStamps(assigner, operator).stamped
     call = assigner.extract_timestamp if isinstance(assigner, TimestampAssigner) else assigner
-    return FunctionStamps(call, operator).stamped
+    return FunctionStamps(call, operator, batch_call(call, 2, enabled=trace)).stamped
+
+
+def assigner_by_row(strategy: WatermarkStrategy) -> Mapping[str, str]:
+    """The strategy's function of rows, as ``Operator.by_row`` tells of it."""
+    assigner = strategy.assigner
+    if assigner is None or isinstance(assigner, str):
+        return {}
+    call = assigner.extract_timestamp if isinstance(assigner, TimestampAssigner) else assigner
+    return {"timestamps": why_by_row(call, 2)}
 
 
 class FunctionStamps:
-    """Timestamps from a user's function of a row and its former timestamp."""
+    """Timestamps from a user's function of a row and its former timestamp.
 
-    def __init__(self, call: Callable[[Any, int], int], operator: str) -> None:
+    of_columns: the function over columns; None if it has to be called.
+    """
+
+    def __init__(
+        self, call: Callable[[Any, int], int], operator: str, of_columns: BatchCall | None
+    ) -> None:
         self._call = call
         self._operator = operator
+        self._of_columns = of_columns
 
     def stamped(self, batch: Batch) -> Batch:
         """The batch with timestamps; the function sees Arrow rows as dicts."""
+        if isinstance(batch, ColumnRows) and self._of_columns is not None:
+            stamps = self._stamps_of(batch, self._of_columns)
+            if stamps is not None:
+                return batch.stamped(stamps)
         rows = as_rows(batch)
         old = rows.timestamps_ms or repeat(MIN_TIMESTAMP_MS, len(rows))
         found: list[object] = []
@@ -67,6 +94,14 @@ class FunctionStamps:
             # The objects that the function gave are often those of the rows, and near in memory.
             return _with_list(batch, found)
         return _with(batch, stamps)
+
+    def _stamps_of(self, batch: ColumnRows, call: BatchCall) -> NDArray[np.int64] | None:
+        old = batch.stamps
+        if old is None:
+            old = np.full(len(batch), MIN_TIMESTAMP_MS)
+        found = call(batch, old)
+        whole = found is not None and not call.is_tuple and found[0].dtype == np.int64
+        return found[0] if found is not None and whole else None
 
     def _misfit(self, values: Sequence[object], found: Sequence[object]) -> UserCodeFailed:
         index = _first_misfit(found)
@@ -205,8 +240,6 @@ def _names_of(value: object) -> Sequence[str]:
 def _with(batch: Batch, stamps: array[int] | np.ndarray) -> Batch:
     if isinstance(batch, RowBatch):
         return _with_list(batch, stamps.tolist())
-    import numpy as np
-
     own = np.asarray(stamps, np.int64)
     return ArrowBatch(batch.batch, own, batch.key_column, batch.key_groups)
 

@@ -11,6 +11,7 @@ from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.model.elements import OperatorEvent, RowBatch
 from tidegate.operators.event_time.event_time import EventTime
+from tidegate.operators.event_time.stamps import assigner_by_row
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.sources.source_coordinator import (
     NoMoreSplits,
@@ -22,7 +23,7 @@ from tidegate.operators.sources.source_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from tidegate.api.coordinator import CoordinatorContext
     from tidegate.api.dead_letters import DeadLetter
@@ -54,6 +55,10 @@ class SourceReaderOperator(SourceOperator):
         self._strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
         self._name = name
         self._conversion = None if type_info is None else Conversion(type_info, name)
+
+    @property
+    def by_row(self) -> Mapping[str, str]:
+        return assigner_by_row(self._strategy)
 
     def check(self) -> None:
         check = getattr(self._source, "check", None)

@@ -268,6 +268,11 @@ def plan(job: JobView) -> Object:
             "operator_strategy": "",
             "description": html.escape(vertex.name) + "<br/>",
             "optimizer_properties": {},
+            "functions": [
+                {"operator": operator.name, "function": each.call, "by-row": each.by_row}
+                for operator in vertex.operators
+                for each in operator.functions
+            ],
         }
         inputs = [edge for edge in job.edges if edge.target == vertex.id]
         if inputs:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tidegate.api.rows.batches import copied, take
-from tidegate.api.rows.column_rows import ColumnRows
+from tidegate.api.rows.column_rows import ColumnRows, as_columns
 from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.model.topology import Partitioner
-from tidegate.traced.calls import field_of
+from tidegate.traced.calls import batch_call
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.model.chance import Chance
     from tidegate.model.elements import Batch
+    from tidegate.model.settings import SlotSettings
     from tidegate.slot.channels.output import ChannelOutput
 
 
@@ -135,12 +136,15 @@ class _Hash:
         key: KeyBy,
         max_parallelism: int,
         where: str,
+        *,
+        trace: bool,
     ) -> None:
         self._channels = channels
         self._key = key
         self._where = where
         self._hasher = KeyHasher(key.key_type, max_parallelism, where=where)
-        self._field = None if key.selector is None else field_of(key.selector)
+        self._of_columns = batch_call(key.selector, enabled=trace)
+        self._may_be_columns = self._of_columns is not None
         # A look-up costs a nanosecond a row, the division that it stands for several.
         self._target_of_group = subtasks_of(
             np.arange(max_parallelism, dtype=np.int16), len(channels), max_parallelism
@@ -153,35 +157,52 @@ class _Hash:
             self._rows(batch, now_ms)
 
     def _rows(self, batch: RowBatch, now_ms: int) -> None:
-        if isinstance(batch, ColumnRows) and self._columns(batch, now_ms):
+        keyed = self._keyed_columns(batch)
+        if keyed is not None:
+            self._spread_columns(keyed, now_ms)
             return
         selected = keys_of_rows(batch.values, self._key, self._where)
         keys, groups = self._hasher.keyed(selected)
         keyed = RowBatch(batch.values, batch.timestamps_ms, list(keys), groups.tolist())
-        count = len(self._channels)
-        if count == 1:
+        if len(self._channels) == 1:
+            # Nothing is pulled apart, yet whoever reads has to know the key.
             self._channels[0].rows(keyed, now_ms)
             return
         spread(keyed, self._target_of_group[groups], self._channels, now_ms)
 
-    def _columns(self, batch: ColumnRows, now_ms: int) -> bool:
-        """Spreads columns by a key that is one of them; False if rows have to be looked at."""
-        index = None if self._field is None else batch.index_of(self._field.name)
-        if index is None or batch.columns[index].dtype != np.int64:
-            return False
-        groups = self._hasher.groups_of_longs(batch.columns[index])
+    def _keyed_columns(self, batch: RowBatch) -> ColumnRows | None:
+        """The rows as columns with keys; None where each row has to be looked at.
+
+        Once rows are not what columns can be, or their keys not, later ones are not tried either.
+        """
+        call, columns = self._of_columns, batch
+        if call is None or call.is_tuple or not len(batch):
+            return None
+        if not isinstance(columns, ColumnRows):
+            columns = as_columns(batch) if self._may_be_columns else None
+        found = None if columns is None else call(columns)
+        if columns is None or found is None or found[0].dtype != np.int64:
+            self._may_be_columns = False
+            return None
+        key = found[0]
+        groups = self._hasher.groups_of_longs(key)
         if groups is None:
-            return False
-        keyed = batch.keyed(index, groups)
+            self._may_be_columns = False
+            return None
+        fields = columns.columns[: columns.width]
+        position = next((at for at, field in enumerate(fields) if field is key), None)
+        return columns.keyed(key if position is None else position, groups)
+
+    def _spread_columns(self, keyed: ColumnRows, now_ms: int) -> None:
+        assert keyed.groups is not None, "they have keys"
         if len(self._channels) == 1:
             self._channels[0].rows(keyed, now_ms)
-            return True
-        targets = self._target_of_group[groups]
+            return
+        targets = self._target_of_group[keyed.groups]
         for number, channel in enumerate(self._channels):
             chosen = np.flatnonzero(targets == number)
             if len(chosen):
                 channel.rows(keyed.take(chosen), now_ms)
-        return True
 
     def _arrow(self, batch: ArrowBatch) -> None:
         column = self._key.column
@@ -226,15 +247,17 @@ def make_route(
     *,
     max_parallelism: int,
     subtask: int,
-    share: bool,
+    settings: SlotSettings,
     chance: Chance,
     where: str,
 ) -> Route:
-    """The way in which an edge spreads its rows. share: whether values need no copies."""
+    """The way in which an edge spreads its rows."""
+    share = settings.object_reuse
     match partitioner:
         case Partitioner.HASH:
             assert plan.key is not None, "a keyed edge has a key"
-            return _Hash(channels, plan.key, max_parallelism, where)
+            trace = settings.trace_functions
+            return _Hash(channels, plan.key, max_parallelism, where, trace=trace)
         case Partitioner.CUSTOM:
             assert plan.partition is not None and plan.key is not None, "checked by graph"
             return _Custom(channels, plan.key, plan.partition, where)

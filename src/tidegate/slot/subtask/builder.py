@@ -147,7 +147,7 @@ def _add_route(
         channels,
         max_parallelism=target.max_parallelism,
         subtask=deployment.index,
-        share=deployment.settings.slot.object_reuse,
+        settings=deployment.settings.slot,
         chance=host.chance,
         where=f"the edge from '{source.name}' to '{target.name}'",
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tidegate.state.columns.long_index import Longs
+    from tidegate.typeinfo.long_index import Longs
 
 PAGE_BITS: Final = 14
 PAGE_ROWS: Final = 1 << PAGE_BITS

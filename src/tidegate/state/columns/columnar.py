@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.state.columns.column_pages import FrozenArray
-    from tidegate.state.columns.long_index import Longs
+    from tidegate.typeinfo.long_index import Longs
 
 KEY: Final = "key"
 """Name of the keys' field in a snapshot's schema; the columns' fields come after it."""

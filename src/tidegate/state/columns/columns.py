@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from tidegate.api.state import ColumnStateDescriptor
-    from tidegate.state.columns.long_index import Longs
+    from tidegate.typeinfo.long_index import Longs
 
 _PACKED_SHARE: Final = 4
 """A pane is packed where it has less than this part of the keys: else there is little to save."""

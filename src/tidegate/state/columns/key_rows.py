@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.errors import SerializerIncompatible, UnsupportedKey
-from tidegate.state.columns.long_index import LongIndex
 from tidegate.typeinfo.arrow_keys import key_type_of_column
+from tidegate.typeinfo.long_index import LongIndex
 from tidegate.typeinfo.types import (
     BOOLEAN,
     BYTE,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tidegate.state.columns.long_index import Longs
+    from tidegate.typeinfo.long_index import Longs
 
 _NUMBERS: Final[Mapping[TypeInformation, pa.DataType]] = {
     BYTE: pa.int64(),

@@ -344,6 +344,7 @@ class TableReducingState:
 
     def __init__(self, entries: KeyedEntries, reduce: Reduce) -> None:
         self.get = entries.read
+        self.read_ahead = entries.prefetch
         self._write = entries.write
         self._fold = entries.fold
         self._reduce = reduce
@@ -360,6 +361,11 @@ class TableReducingState:
         emit: Callable[[object], None],
     ) -> None:
         self._fold(keys, key_groups, values, self._reduce, emit)
+
+    def put_rows(
+        self, keys: Sequence[object], key_groups: Sequence[int], values: Iterable[object]
+    ) -> None:
+        self._fold(keys, key_groups, values, lambda _, new: new, lambda _: None)
 
     def clear(self) -> None:
         self._write(None)

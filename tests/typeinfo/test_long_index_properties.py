@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.state.columns.long_index import LongIndex
+from tidegate.typeinfo.long_index import LongIndex
 
 LONGS = (
     st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5) | st.integers(0, 40).map((1024).__mul__)

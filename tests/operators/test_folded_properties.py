@@ -1,0 +1,146 @@
+"""A reduce over columns gives what the function gives row by row, and leaves the same state."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.operators.backed import BackedJob
+from tests.operators.world import World
+from tests.properties import examples
+from tidegate.api.functions import ReducingStateDescriptor
+from tidegate.api.rows.column_rows import ColumnRows, as_columns
+from tidegate.model.elements import RowBatch
+from tidegate.operators.aggregates import folded
+from tidegate.operators.aggregates.reduce import STATE_NAME, ReduceOperator, RollingOperator
+from tidegate.traced.folds import Fold, FoldKind, folds_of
+from tidegate.traced.purity import NotPure
+from tidegate.typeinfo.types import Types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.hypothesis
+
+ROW = Types.TUPLE([Types.LONG(), Types.LONG(), Types.DOUBLE()])
+STEPS: dict[str, Callable[[], ReduceOperator]] = {
+    "sums": lambda: ReduceOperator(
+        lambda old, new: (old[0], old[1] + new[1], new[2] + old[2]), ROW
+    ),
+    "last": lambda: ReduceOperator(lambda old, new: (old[0], new[1], new[2])),
+    "another field": lambda: ReduceOperator(lambda old, new: (old[0], old[1] + new[0], old[2])),
+    "crossed": lambda: ReduceOperator(lambda old, new: (new[1], new[0], old[2])),
+    "of another type": lambda: ReduceOperator(lambda old, new: (old[0], new[2], old[2])),
+    "no fold": lambda: ReduceOperator(lambda old, new: (old[0], old[1] * new[1], old[2])),
+    "sum": lambda: RollingOperator("sum", 1, ROW),
+    "sum of doubles": lambda: RollingOperator("sum", "f2", ROW),
+    "min": lambda: RollingOperator("min", 1, ROW),
+    "max": lambda: RollingOperator("max", "f1", ROW),
+    "max of doubles": lambda: RollingOperator("max", 2, ROW),
+    "max_by": lambda: RollingOperator("max_by", 1, ROW),
+}
+HELD = ReducingStateDescriptor(STATE_NAME, lambda old, new: new, ROW)
+
+longs = st.one_of(st.integers(-9, 9), st.sampled_from([2**62, 2**63 - 1, -(2**63), 2**64]))
+doubles = st.one_of(st.sampled_from([0.0, -0.0, 1.5, 1e300, math.nan, math.inf]), st.floats())
+rows = st.tuples(st.integers(0, 5), st.tuples(st.integers(0, 3), longs, doubles), st.just(7))
+batches = st.lists(st.lists(rows, min_size=1, max_size=12), min_size=1, max_size=6)
+
+
+def in_columns(batch: RowBatch) -> RowBatch:
+    """As an exchange gives them; rows of which it can't make columns as they are."""
+    made = as_columns(RowBatch(batch.values, batch.timestamps_ms))
+    if made is None or batch.keys is None:
+        return batch
+    return made.keyed(np.array(batch.keys, np.int64), np.array(batch.key_groups, np.int16))
+
+
+def run(
+    step: Callable[[], ReduceOperator],
+    fed: list[list[tuple[Any, Any, int]]],
+    form: Callable[[RowBatch], RowBatch],
+    restored_after: int,
+) -> str:
+    """All results and the state at the end, as text: that tells -0.0 from 0.0."""
+    with World() as world:
+        job = BackedJob(world, step, 2, as_fed=form)
+        told: list[object] = []
+        for number, batch in enumerate(fed):
+            try:
+                told.append(job.feed(0, *batch))
+            except Exception as error:
+                return repr([*told, type(error), str(error)])
+            if number == restored_after:
+                job = job.restored(3)
+        job = job.restored(1)
+        return repr((told, sorted(job.held(HELD).items())))
+
+
+@pytest.mark.parametrize("name", STEPS)
+@given(batches, st.integers(0, 5))
+@examples(30)
+def test_columns_come_to_what_rows_come_to(
+    name: str, fed: list[list[tuple[Any, Any, int]]], restored_after: int
+) -> None:
+    expected = run(STEPS[name], fed, lambda batch: batch, restored_after)
+    assert run(STEPS[name], fed, in_columns, restored_after) == expected
+
+
+@given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=20), max_size=8))
+@examples(30)
+def test_keys_that_do_not_fit_are_written_back(many: list[list[int]]) -> None:
+    fed = [[(key, (key, 1, 0.5), 0) for key in keys] for keys in many]
+    expected = run(STEPS["sums"], fed, lambda batch: batch, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folded, "KEYS_MAX", 8)
+        assert run(STEPS["sums"], fed, in_columns, 2) == expected
+
+
+def test_plain_numbers_are_folded() -> None:
+    fed = [[(key, value, 0) for key, value in ((1, 5), (2, 7), (1, 3))], [(2, 1, 0)]]
+    step = lambda: ReduceOperator(lambda old, new: old + new, Types.LONG())  # noqa: E731
+    with World() as world:
+        job = BackedJob(world, step, 1, as_fed=in_columns)
+        values = [[value for value, _ in job.feed(0, *batch)] for batch in fed]
+    assert values == [[5, 7, 8], [8]]
+
+
+def test_results_are_columns_as_the_input_is() -> None:
+    with World() as world:
+        job = BackedJob(world, STEPS["sums"], 1, as_fed=in_columns)
+        out = job.outs[0]
+        job.operators[0].process(in_columns(RowBatch([(1, 2, 0.5)], [3], [1], [5])), 0, out)
+    (batch,) = out.batches
+    assert isinstance(batch, ColumnRows)
+    assert (batch.values, batch.timestamps_ms, batch.keys) == ([(1, 2, 0.5)], [3], None)
+
+
+def test_each_field_by_itself_is_a_fold() -> None:
+    folds = folds_of(lambda old, new: (old[0], new[0], old[2] + new[1], new[3] + old[3]))
+    assert folds.fields == (
+        Fold(FoldKind.KEEP, 0),
+        Fold(FoldKind.LAST, 0),
+        Fold(FoldKind.SUM, 1),
+        Fold(FoldKind.SUM, 3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda old, new: (old[0], old[1] - new[1]), "field 1 of its result is neither"),
+        (lambda old, new: (old[1], old[0]), "field 0 of its result is neither"),
+        (lambda old, new: (old[0], old[1] + 1), "field 1 of its result is neither"),
+        (lambda old, new: (old[0], new), "a whole row"),
+        (lambda old, new: (old[0], new["n"]), "takes the field 'n'"),
+        (lambda old, new: max(old, new), "calls a function"),
+    ],
+)
+def test_what_is_no_fold_says_why(function: Callable[..., object], why: str) -> None:
+    with pytest.raises(NotPure, match=why):
+        folds_of(function)
