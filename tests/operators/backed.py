@@ -3,15 +3,27 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from tests.operators.world import Collected, FakeContext, World
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator, Pause, Steps
+from tidegate.api.rows.column_rows import as_columns
 from tidegate.api.state import StateDescriptor
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import Batch, RowBatch, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.typeinfo.key_hash import KeyHasher
+
+
+def in_columns(batch: RowBatch) -> RowBatch:
+    """As an exchange gives them; rows of which it can't make columns as they are."""
+    made = as_columns(RowBatch(batch.values, batch.timestamps_ms))
+    if made is None or batch.keys is None:
+        return batch
+    return made.keyed(np.array(batch.keys, np.int64), np.array(batch.key_groups, np.int16))
+
 
 Row = tuple[object, object, int]
 """Key, value, event time."""

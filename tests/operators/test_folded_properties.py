@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operators.backed import BackedJob
+from tests.operators.backed import BackedJob, in_columns
 from tests.operators.world import World
 from tests.properties import examples
 from tidegate.api.functions import ReducingStateDescriptor
-from tidegate.api.rows.column_rows import ColumnRows, as_columns
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.model.elements import RowBatch
 from tidegate.operators.aggregates import folded
 from tidegate.operators.aggregates.reduce import STATE_NAME, ReduceOperator, RollingOperator
 from tidegate.traced.folds import Fold, FoldKind, folds_of
 from tidegate.traced.purity import NotPure
+from tidegate.traced.symbols import Binary, Constant, Field
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ STEPS: dict[str, Callable[[], ReduceOperator]] = {
     ),
     "last": lambda: ReduceOperator(lambda old, new: (old[0], new[1], new[2])),
     "another field": lambda: ReduceOperator(lambda old, new: (old[0], old[1] + new[0], old[2])),
+    "a term": lambda: ReduceOperator(lambda old, new: (old[0], old[1] + (new[0] * 3 - 1), old[2])),
+    "rows counted": lambda: ReduceOperator(lambda old, new: (old[0], old[1] + 1, new[2])),
     "crossed": lambda: ReduceOperator(lambda old, new: (new[1], new[0], old[2])),
     "of another type": lambda: ReduceOperator(lambda old, new: (old[0], new[2], old[2])),
     "no fold": lambda: ReduceOperator(lambda old, new: (old[0], old[1] * new[1], old[2])),
@@ -50,14 +52,6 @@ longs = st.one_of(st.integers(-9, 9), st.sampled_from([2**62, 2**63 - 1, -(2**63
 doubles = st.one_of(st.sampled_from([0.0, -0.0, 1.5, 1e300, math.nan, math.inf]), st.floats())
 rows = st.tuples(st.integers(0, 5), st.tuples(st.integers(0, 3), longs, doubles), st.just(7))
 batches = st.lists(st.lists(rows, min_size=1, max_size=12), min_size=1, max_size=6)
-
-
-def in_columns(batch: RowBatch) -> RowBatch:
-    """As an exchange gives them; rows of which it can't make columns as they are."""
-    made = as_columns(RowBatch(batch.values, batch.timestamps_ms))
-    if made is None or batch.keys is None:
-        return batch
-    return made.keyed(np.array(batch.keys, np.int64), np.array(batch.key_groups, np.int16))
 
 
 def run(
@@ -110,24 +104,45 @@ def test_plain_numbers_are_folded() -> None:
     assert values == [[5, 7, 8], [8]]
 
 
-def test_results_are_columns_as_the_input_is() -> None:
+BY_ROW = {"of another type", "no fold", "max of doubles", "max_by"}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_results_are_columns_where_the_function_is_folded(name: str) -> None:
     with World() as world:
-        job = BackedJob(world, STEPS["sums"], 1, as_fed=in_columns)
+        job = BackedJob(world, STEPS[name], 1, as_fed=in_columns)
         out = job.outs[0]
         job.operators[0].process(in_columns(RowBatch([(1, 2, 0.5)], [3], [1], [5])), 0, out)
     (batch,) = out.batches
-    assert isinstance(batch, ColumnRows)
+    assert isinstance(batch, ColumnRows) == (name not in BY_ROW)
     assert (batch.values, batch.timestamps_ms, batch.keys) == ([(1, 2, 0.5)], [3], None)
 
 
 def test_each_field_by_itself_is_a_fold() -> None:
-    folds = folds_of(lambda old, new: (old[0], new[0], old[2] + new[1], new[3] + old[3]))
-    assert folds.fields == (
-        Fold(FoldKind.KEEP, 0),
-        Fold(FoldKind.LAST, 0),
-        Fold(FoldKind.SUM, 1),
-        Fold(FoldKind.SUM, 3),
+    folds = folds_of(lambda old, new: (old[0], new[0] * 2, old[2] + new[1], new[3] + old[3]))
+    assert folds.folds == (
+        Fold(FoldKind.KEEP),
+        Fold(FoldKind.LAST, Binary("mul", Field(1, 0), Constant(2))),
+        Fold(FoldKind.SUM, Field(1, 1)),
+        Fold(FoldKind.SUM, Field(1, 3)),
     )
+
+
+def test_a_method_that_leaves_its_object_alone_is_a_fold() -> None:
+    assert folds_of(Average().add, argument=0).folds == (
+        Fold(FoldKind.SUM, Constant(1)),
+        Fold(FoldKind.SUM, Field(0, None)),
+    )
+
+
+class Average:
+    scale = 2
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + 1, accumulator[1] + value
+
+    def scaled(self, value: int, accumulator: int) -> int:
+        return accumulator + value * self.scale
 
 
 @pytest.mark.parametrize(
@@ -135,10 +150,11 @@ def test_each_field_by_itself_is_a_fold() -> None:
     [
         (lambda old, new: (old[0], old[1] - new[1]), "field 1 of its result is neither"),
         (lambda old, new: (old[1], old[0]), "field 0 of its result is neither"),
-        (lambda old, new: (old[0], old[1] + 1), "field 1 of its result is neither"),
-        (lambda old, new: (old[0], new), "a whole row"),
-        (lambda old, new: (old[0], new["n"]), "takes the field 'n'"),
+        (lambda old, new: (old[0], old[1] + old[1]), "field 1 of its result is neither"),
+        (lambda old, new: (old[0], old[1] + 1 + new[1]), "field 1 of its result is neither"),
+        (lambda old, new: old * new, "its result is neither"),
         (lambda old, new: max(old, new), "calls a function"),
+        (Average().scaled, "it reads its own object"),
     ],
 )
 def test_what_is_no_fold_says_why(function: Callable[..., object], why: str) -> None:

@@ -94,7 +94,10 @@ class Hosted:
 
 
 class WindowRun:
-    """make: a new operator as the driver ships it. batch_rows: what a batch holds at most."""
+    """make: a new operator as the driver ships it. batch_rows: what a batch holds at most.
+
+    as_fed: the form of its input.
+    """
 
     def __init__(
         self,
@@ -104,8 +107,10 @@ class WindowRun:
         batch_rows: int = 3,
         key_type: TypeInformation | None = None,
         clock_ms: int = 0,
+        as_fed: Callable[[RowBatch], RowBatch] = lambda batch: batch,
     ) -> None:
         self._make = make
+        self._as_fed = as_fed
         self._batch_rows = batch_rows
         self._key_type = key_type
         self._settings = JobSettings(
@@ -149,7 +154,7 @@ class WindowRun:
         batch = RowBatch(
             [value for _, value, _ in rows], None if None in stamps else stamps, keys, groups
         )
-        hosted.drive(hosted.operator.process(batch, 0, hosted.out))
+        hosted.drive(hosted.operator.process(self._as_fed(batch), 0, hosted.out))
 
     def watermark(self, ms: int) -> None:
         for hosted in self.subtasks:

@@ -77,13 +77,13 @@ def why_by_row(function: object, arguments: int = 1) -> str:
     return ""
 
 
-def fields_of(rows: ColumnRows) -> Fields:
-    """Columns by the names that a function has for them."""
+def fields_of(rows: ColumnRows, argument: int = 0) -> Fields:
+    """Columns by the names that a function has for them. argument: number of the row."""
     if not rows.is_tuple:
-        return {(0, None): rows.columns[0]}
+        return {(argument, None): rows.columns[0]}
     width = rows.width
     return {
-        (0, name): column
+        (argument, name): column
         for index, column in enumerate(rows.columns[:width])
         for name in (index, index - width)
     }

@@ -1,16 +1,24 @@
-"""Reduce functions that treat each field by itself: they fold whole columns."""
+"""Functions that add a row to what was gathered, each field by itself: they fold whole columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING, Any
 
+from tidegate.traced.calls import fields_of
+from tidegate.traced.evaluation import Doubt, Evaluation
 from tidegate.traced.purity import NotPure
-from tidegate.traced.symbols import Binary, Expression, Field, trace
+from tidegate.traced.symbols import Binary, Expression, Field, Traced, Unary, trace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegate.api.rows.column_rows import ColumnRows
 
 
 class FoldKind(Enum):
-    """Ways to make a field of the result from one of the old row and one of the new row.
+    """Ways to make a field of the result from the same field before and a term of the new row.
 
     SUM: the two together. TOTAL: the same, with 0 in front, so that -0.0 becomes 0.0.
     """
@@ -25,51 +33,83 @@ class FoldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """How one field comes to be. field: of the new row, by position; the field itself for KEEP."""
+    """How one field comes to be. term: of the new row alone; None for KEEP."""
 
     kind: FoldKind
-    field: int
+    term: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Folds:
-    """A whole reduce function: a fold for each field of its result.
+    """A fold for each field of the result.
 
-    is_tuple: False for rows that are no tuples, which have one field.
+    is_tuple: False where the result is no tuple, and so its only field. argument: number of the
+    new row among the function's arguments. traced: the function; None where we wrote it.
     """
 
-    fields: tuple[Fold, ...]
-    is_tuple: bool
+    def __init__(
+        self, folds: tuple[Fold, ...], *, is_tuple: bool, argument: int, traced: Traced | None
+    ) -> None:
+        self.folds = folds
+        self.is_tuple = is_tuple
+        self._argument = argument
+        self._traced = traced
+
+    def terms(self, rows: ColumnRows) -> list[NDArray[Any] | None] | None:
+        """The terms of each row; None where one might differ from what Python computes."""
+        folds = self._current()
+        if not folds:
+            return None
+        evaluation = Evaluation(fields_of(rows, self._argument), len(rows))
+        try:
+            return [None if each.term is None else evaluation.column(each.term) for each in folds]
+        except Doubt:
+            return None
+
+    def _current(self) -> tuple[Fold, ...]:
+        """The folds as globals and cells are now; none once the function is no fold any more."""
+        try:
+            if self._traced is not None and not self._traced.is_current():
+                now = folds_of(self._traced.function, self._argument)
+                self.folds, self._traced = now.folds, now._traced
+        except NotPure:
+            self.folds = ()
+        return self.folds
 
 
-def folds_of(function: object) -> Folds:
-    """The folds of a function of two rows. Raises NotPure for one that is not made of folds."""
+def folds_of(function: object, argument: int = 1) -> Folds:
+    """The folds of a function of a row and what was gathered. Raises NotPure if it is none.
+
+    argument: number of the row among the two.
+    """
     traced = trace(function, 2)
-    fields = enumerate(traced.expressions)
-    folds = [_fold(index, each, is_tuple=traced.is_tuple) for index, each in fields]
-    return Folds(tuple(folds), traced.is_tuple)
+    folds = tuple(
+        _fold(each, Field(1 - argument, index if traced.is_tuple else None))
+        for index, each in enumerate(traced.expressions)
+    )
+    return Folds(folds, is_tuple=traced.is_tuple, argument=argument, traced=traced)
 
 
-def _fold(index: int, expression: Expression, *, is_tuple: bool) -> Fold:
-    own = index if is_tuple else None
+def _fold(expression: Expression, before: Field) -> Fold:
+    if expression == before:
+        return Fold(FoldKind.KEEP)
+    if before.argument not in _arguments(expression):
+        return Fold(FoldKind.LAST, expression)
+    if isinstance(expression, Binary) and expression.operation == "add":
+        sides = expression.left, expression.right
+        for one, term in (sides, sides[::-1]):
+            if one == before and before.argument not in _arguments(term):
+                return Fold(FoldKind.SUM, term)
+    part = "its result" if before.name is None else f"field {before.name} of its result"
+    raise NotPure(f"{part} is neither what it was, nor of the new row, nor the sum of both")
+
+
+def _arguments(expression: Expression) -> set[int]:
     match expression:
-        case Field(0, name) if name == own:
-            return Fold(FoldKind.KEEP, index)
-        case Field(1, name):
-            return Fold(FoldKind.LAST, _position(name, is_tuple=is_tuple))
-        case Binary("add", Field(0, name), Field(1, added)) | Binary(
-            "add", Field(1, added), Field(0, name)
-        ) if name == own:
-            return Fold(FoldKind.SUM, _position(added, is_tuple=is_tuple))
+        case Field(argument):
+            return {argument}
+        case Unary(_, operand):
+            return _arguments(operand)
+        case Binary(_, left, right):
+            return _arguments(left) | _arguments(right)
         case _:
-            raise NotPure(
-                f"field {index} of its result is neither a field of one row nor the sum of two"
-            )
-
-
-def _position(name: int | str | None, *, is_tuple: bool) -> int:
-    if is_tuple and isinstance(name, int) and name >= 0:
-        return name
-    if not is_tuple and name is None:
-        return 0
-    raise NotPure(f"it takes {'a whole row' if name is None else f'the field {name!r}'}")
+            return set()

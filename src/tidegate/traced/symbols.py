@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
+from types import MethodType
 from typing import Any, Final, cast
 
 from tidegate.traced.projection import Projection
@@ -75,9 +76,12 @@ def trace(function: object, arguments: int = 1) -> Traced:
     symbols = [Symbol(Field(index, None)) for index in range(arguments)]
     if type(function) in (itemgetter, attrgetter, Projection):
         return _traced(function, _fields_taken(function, symbols[0]), arguments, NOTHING)
-    plain = check(function)
-    if plain.__code__.co_argcount != arguments:
-        raise NotPure(f"it takes {plain.__code__.co_argcount} arguments, not {arguments}")
+    if isinstance(function, MethodType):
+        symbols.insert(0, Symbol(OWN))
+    plain = check(function.__func__ if isinstance(function, MethodType) else function)
+    if plain.__code__.co_argcount != len(symbols):
+        taken = plain.__code__.co_argcount - len(symbols) + arguments
+        raise NotPure(f"it takes {taken} arguments, not {arguments}")
     reads = Reads.of(plain)
     seen = reads.now()
     try:
@@ -86,7 +90,7 @@ def trace(function: object, arguments: int = 1) -> Traced:
         raise
     except Exception as error:
         raise NotPure(f"symbols do not take it: {type(error).__name__}: {error}") from None
-    return _traced(plain, result, arguments, reads, seen)
+    return _traced(function, result, arguments, reads, seen)
 
 
 def _traced(
@@ -112,7 +116,10 @@ def _fields_taken(getter: object, row: Symbol) -> object:
 
 def _expression(value: object) -> Expression:
     if type(value) is Symbol:
-        return expression_of(value)
+        expression = expression_of(value)
+        if expression is OWN:
+            raise NotPure("it reads its own object")
+        return expression
     if type(value) in NUMBERS:
         return Constant(value)  # pyright: ignore[reportArgumentType]
     raise NotPure(f"a result has a part of type {type(value).__name__}")
@@ -128,6 +135,8 @@ class Symbol:
 
     def __getitem__(self, name: object) -> Symbol:
         whole = expression_of(self)
+        if whole is OWN:
+            raise NotPure("it reads its own object")
         if not isinstance(whole, Field) or whole.name is not None:
             raise NotPure("it takes a part of a field")
         if type(name) not in (int, str):
@@ -152,6 +161,9 @@ def expression_of(symbol: Symbol) -> Expression:
     return object.__getattribute__(symbol, "_expression")
 
 
+OWN: Final = Field(-1, None)
+"""The object whose method is traced, of which it may not use anything."""
+
 ARITHMETIC: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod")
 BITS: Final = ("and_", "or_", "xor", "lshift", "rshift")
 COMPARISONS: Final = ("lt", "le", "eq", "ne", "ge", "gt")
@@ -169,7 +181,7 @@ def _binary(operation: str, *, reflected: bool) -> Any:
 
 
 def _unary(operation: str) -> Any:
-    return lambda self: Symbol(Unary(operation, expression_of(self)))
+    return lambda self: Symbol(Unary(operation, _expression(self)))
 
 
 for _name in ARITHMETIC + BITS:

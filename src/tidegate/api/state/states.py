@@ -283,6 +283,12 @@ class AggregatingState(MergingState[In_contra, Out_co], Protocol[In_contra, Out_
         """
         ...
 
+    def put_rows(
+        self, keys: Iterable[object], key_groups: Sequence[int], accumulators: Iterable[object]
+    ) -> None:
+        """Sets the accumulators of these keys, for operators that work on whole batches."""
+        ...
+
 
 class OperatorListState(Protocol[T]):
     """A list of each subtask, redistributed over the subtasks on restore."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -22,10 +22,11 @@ from tidegate.operators.function import FunctionOperator, has_life, row_call
 from tidegate.operators.keys import keys_of
 from tidegate.traced.folds import Fold, FoldKind, Folds, folds_of
 from tidegate.traced.purity import NotPure
+from tidegate.traced.symbols import Field
 
 if TYPE_CHECKING:
     from tidegate.api.functions import SnapshotContext
-    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.operator import KeyCell, OperatorContext, Output, Steps
     from tidegate.api.state import ReducingState
     from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
@@ -57,7 +58,7 @@ class ReduceOperator(FunctionOperator):
 
     def _folded_keys(self) -> FoldedKeys | None:
         try:
-            return FoldedKeys(self._folds(), self._state, self._cell)
+            return FoldedKeys(self._folds(), _Reduced(self._state, self._cell))
         except NotPure:
             return None
 
@@ -82,7 +83,8 @@ class ReduceOperator(FunctionOperator):
                         is_tuple = batch.is_tuple
                         out.emit(ColumnRows(columns, is_tuple=is_tuple, stamps=batch.stamps))
                     return None
-            self._folded.forget()
+            else:
+                self._folded.forget()
         rows = as_rows(batch)
         keys, groups = keys_of(rows)
         results: list[object] = []
@@ -130,9 +132,26 @@ class ReduceOperator(FunctionOperator):
         return append if own is None else lambda result: append(own(result))
 
 
+class _Reduced:
+    """The state of a reduce, read and written a batch at a time."""
+
+    def __init__(self, state: ReducingState[object], cell: KeyCell) -> None:
+        self._cell = cell
+        self._get = state.get
+        self._read_ahead = state.read_ahead
+        self.write = state.put_rows
+
+    def read(self, keys: Sequence[object], key_groups: Sequence[int]) -> list[object]:
+        self._read_ahead(keys, key_groups)
+        cell, get, found = self._cell, self._get, list[object]()
+        for cell.key, cell.group in zip(keys, key_groups, strict=True):
+            found.append(get())
+        return found
+
+
 RollingCall = Literal["sum", "min", "max", "min_by", "max_by"]
 _FOLDS: Final = {"sum": FoldKind.TOTAL, "min": FoldKind.MIN, "max": FoldKind.MAX}
-Field = int | str
+FieldName = int | str
 Get = Callable[[Any], Any]
 Put = Callable[[Any, Any], Any]
 
@@ -144,7 +163,7 @@ class RollingOperator(ReduceOperator):
     """
 
     def __init__(
-        self, call: RollingCall, field: Field, type_info: TypeInformation | None = None
+        self, call: RollingCall, field: FieldName, type_info: TypeInformation | None = None
     ) -> None:
         super().__init__(_Rolling(call, field), type_info)
         # A sum may leave the bounds of its type; all else was in the input.
@@ -163,9 +182,9 @@ class RollingOperator(ReduceOperator):
         at = str(self._field).removeprefix("f")
         if not at.isdecimal() or int(at) >= len(kinds):
             raise NotPure(f"the rows have no field {self._field!r}")
-        fields = [Fold(FoldKind.KEEP, index) for index in range(len(kinds))]
-        fields[int(at)] = Fold(kind, int(at))
-        return Folds(tuple(fields), bool(is_tuple))
+        folds = [Fold(FoldKind.KEEP) for _ in kinds]
+        folds[int(at)] = Fold(kind, Field(1, int(at) if is_tuple else None))
+        return Folds(tuple(folds), is_tuple=bool(is_tuple), argument=1, traced=None)
 
     def _failure(self, error: Exception, row: object) -> TidegateError:
         if isinstance(error, TidegateError):
@@ -183,7 +202,7 @@ class RollingOperator(ReduceOperator):
 class _Rolling:
     """The function of two rows; a plain callable, made again after shipping."""
 
-    def __init__(self, call: RollingCall, field: Field) -> None:
+    def __init__(self, call: RollingCall, field: FieldName) -> None:
         self._arguments = (call, field)
         self._merge = _merge(call, field)
 
@@ -194,7 +213,7 @@ class _Rolling:
         return _Rolling, self._arguments
 
 
-def _merge(call: RollingCall, field: Field) -> Callable[[Any, Any], Any]:
+def _merge(call: RollingCall, field: FieldName) -> Callable[[Any, Any], Any]:
     access = _Access(field)
     match call:
         case "sum":
@@ -225,7 +244,7 @@ def _merge(call: RollingCall, field: Field) -> Callable[[Any, Any], Any]:
 class _Access(dict[type, "tuple[Get, Put]"]):
     """Access to a field, by kind of row: reads it, and copies the row with a new value."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: FieldName) -> None:
         super().__init__()
         self._field = field
 
@@ -256,11 +275,11 @@ def _tuple_with(index: int, row: Any, value: object) -> Any:
     return type(row)((*row[:index], value, *row[index + 1 :]))
 
 
-def _dict_with(field: Field, row: dict[Any, Any], value: object) -> dict[Any, Any]:
+def _dict_with(field: FieldName, row: dict[Any, Any], value: object) -> dict[Any, Any]:
     return {**row, field: value}
 
 
-def _row_with(field: Field, row: Row, value: object) -> Row:
+def _row_with(field: FieldName, row: Row, value: object) -> Row:
     changed = row.copy(_same)
     changed[field] = value
     return changed

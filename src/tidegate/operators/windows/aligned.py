@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from tidegate.api.functions import AggregateFunction, AggregatingStateDescriptor, ReduceFunction
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.api.windows import TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
@@ -33,12 +34,14 @@ from tidegate.operators.windows.firing import (
     WindowContents,
     event_times,
 )
+from tidegate.operators.windows.folded_panes import FoldedPanes, folds_of_windows
 from tidegate.operators.windows.progress import Progress
+from tidegate.traced.purity import NotPure
 from tidegate.typeinfo.copies import copier_of
 from tidegate.typeinfo.types import LONG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output, Steps
@@ -123,6 +126,7 @@ class AlignedWindowOperator(HeapFiringOperator):
         descriptor = AggregatingStateDescriptor(CONTENTS, gathered, self._contents.type)
         state = context.state.keyed_state(descriptor, LONG)
         self._state = cast("AggregatingState[Any, Any]", state)
+        self._folded = self._folded_panes() if context.info.settings.trace_functions else None
         self._progress = Progress(context) if self._outlived else None
         for group, pair, _ in context.state.scan(CONTENTS):
             key, pane = cast("tuple[object, int]", pair)
@@ -131,7 +135,31 @@ class AlignedWindowOperator(HeapFiringOperator):
         self._set_alarm()
         self._prepare(context)
 
+    @property
+    def by_row(self) -> Mapping[str, str]:
+        if self._plan.reduce is None and self._plan.aggregate is None:
+            return {}
+        call = "aggregate" if self._plan.reduce is None else "reduce"
+        try:
+            folds_of_windows(self._plan)
+        except NotPure as reason:
+            return {call: str(reason)}
+        return {call: ""}
+
+    def _folded_panes(self) -> FoldedPanes | None:
+        windows = self._cut.windows
+        cut_off = not self._cut.shared and windows.size_ms % self._cut.length_ms != 0
+        if self._by_row or self._plan.paired or not self._event_time or cut_off:
+            return None
+        try:
+            folds, initial = folds_of_windows(self._plan)
+        except NotPure:
+            return None
+        return FoldedPanes(folds, initial, self._state, self._cell, self._current, self._pane)
+
     def snapshot(self, context: SnapshotContext) -> None:
+        if self._folded is not None:
+            self._folded.flush()
         super().snapshot(context)
         if self._progress is None:
             return
@@ -148,9 +176,14 @@ class AlignedWindowOperator(HeapFiringOperator):
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         rows = self._rows(batch, port)
-        keys, groups = keys_of(rows)
-        if not rows.values:
+        if not len(rows):
             return None
+        if self._folded is not None:
+            if isinstance(rows, ColumnRows) and self._gather_columns(rows, self._folded):
+                self._set_alarm()
+                return None
+            self._folded.forget()
+        keys, groups = keys_of(rows)
         if self._event_time:
             stamps = event_times(rows, self._name)
         else:
@@ -172,6 +205,21 @@ class AlignedWindowOperator(HeapFiringOperator):
     def _is_plain(self, stamp_ms: int) -> bool:
         """True if the time is in windows, and none of them has fired yet."""
         return self._cut.in_window(stamp_ms) and stamp_ms >= self._ahead_ms
+
+    def _gather_columns(self, rows: ColumnRows, folded: FoldedPanes) -> bool:
+        """Adds rows that are in windows, of which none has fired yet; False for others."""
+        stamps, windows = rows.stamps, self._cut.windows
+        if stamps is None or windows.slide_ms > windows.size_ms:
+            return False
+        if int(stamps.min()) < self._ahead_ms:
+            return False
+        pane_ms = self._cut.length_ms
+        starts = stamps - (stamps - windows.offset_ms) % pane_ms
+        for ago_ms in range(0, pane_ms if self._cut.shared else windows.size_ms, pane_ms):
+            for left, start in folded.add(rows, starts - ago_ms):
+                keys, groups = keys_of(left)
+                self._add(keys, [start] * len(left), groups, left.values)
+        return True
 
     def _gather(
         self,
@@ -330,6 +378,8 @@ class AlignedWindowOperator(HeapFiringOperator):
         state, checked, outlived = self._state, self._contents.checked, self._outlived
         clears = self._evaluation.clear is not None
         if not left:
+            if self._folded is not None:
+                self._folded.flush()
             left.extend(sorted(self._keys_of(window).items(), key=itemgetter(1)))
         ahead = 0
         while left:
@@ -352,7 +402,12 @@ class AlignedWindowOperator(HeapFiringOperator):
                 return
         if not outlived:
             self._known.discard(window.start)
-            self._panes.pop(window.start, None)
+            self._drop_pane(window.start)
+
+    def _drop_pane(self, start: int) -> Keys:
+        if self._folded is not None:
+            self._folded.drop(start)
+        return self._panes.pop(start, {})
 
     def _read_ahead(self, panes: Sequence[int]) -> int:
         some = list(islice(self._left, _KEYS_AHEAD))
@@ -390,7 +445,7 @@ class AlignedWindowOperator(HeapFiringOperator):
         if self._evaluation.clear is not None:
             self._clear_all(window)
         for start in self._cut.left_by(window):
-            for key, group in self._panes.pop(start, {}).items():
+            for key, group in self._drop_pane(start).items():
                 self._cell.key, self._cell.group = key, group
                 self._current.stand_on(start)
                 self._state.clear()

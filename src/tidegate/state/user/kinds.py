@@ -407,5 +407,10 @@ class TableAggregatingState:
         function = self._function
         self._accumulate(keys, key_groups, values, function.add, function.create_accumulator)
 
+    def put_rows(
+        self, keys: Iterable[object], key_groups: Sequence[int], accumulators: Iterable[object]
+    ) -> None:
+        self._accumulate(keys, key_groups, accumulators, lambda new, _: new, lambda: None)
+
     def clear(self) -> None:
         self._write(None)

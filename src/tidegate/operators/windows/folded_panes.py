@@ -1,0 +1,121 @@
+"""Contents of panes as columns, for functions that fold them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegate.operators.aggregates.folded import FoldedKeys
+from tidegate.traced.folds import Folds, folds_of
+from tidegate.traced.purity import NotPure
+from tidegate.traced.symbols import Constant, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tidegate.api.operator import KeyCell
+    from tidegate.api.rows.column_rows import ColumnRows
+    from tidegate.api.state import AggregatingState
+    from tidegate.operators.windows.firing import CurrentWindow, WindowPlan
+
+
+class FoldedPanes:
+    """What was gathered in panes, written back before state is read. keys_of: known keys of one."""
+
+    def __init__(
+        self,
+        folds: Folds,
+        initial: object,
+        state: AggregatingState[Any, Any],
+        cell: KeyCell,
+        current: CurrentWindow,
+        keys_of: Callable[[int], dict[object, int]],
+    ) -> None:
+        self._folds = folds
+        self._initial = initial
+        self._state = state
+        self._cell = cell
+        self._current = current
+        self._keys_of = keys_of
+        self._panes: dict[int, FoldedKeys] = {}
+
+    def add(self, rows: ColumnRows, starts: NDArray[np.int64]) -> Iterator[tuple[ColumnRows, int]]:
+        """Adds rows to the panes that begin at these times; gives those that it can't add."""
+        found = np.unique(starts).tolist()
+        for start in found:
+            own = rows if len(found) == 1 else rows.take(np.flatnonzero(starts == start))
+            if self._pane(start).add(own) is None:
+                yield own, start
+
+    def _pane(self, start: int) -> FoldedKeys:
+        pane = self._panes.get(start)
+        if pane is None:
+            pane = FoldedKeys(self._folds, _Pane(self, start), self._initial)
+            self._panes[start] = pane
+        return pane
+
+    def read(self, start: int, keys: Sequence[object], groups: Sequence[int]) -> list[object]:
+        """What each key has gathered in a pane; None for a key that is new there."""
+        known, cell, get = self._keys_of(start), self._cell, self._state.get
+        found: list[object] = []
+        for key, group in zip(keys, groups, strict=True):
+            if key in known:
+                cell.key, cell.group = key, group
+                self._current.stand_on(start)
+                found.append(get())
+            else:
+                found.append(None)
+        return found
+
+    def write(
+        self, start: int, keys: Sequence[object], groups: Sequence[int], values: Iterable[object]
+    ) -> None:
+        self._keys_of(start).update(zip(keys, groups, strict=True))
+        self._state.put_rows([(key, start) for key in keys], groups, values)
+
+    def flush(self) -> None:
+        for pane in self._panes.values():
+            pane.flush()
+
+    def forget(self) -> None:
+        """Writes all back: others are about to add to it."""
+        self.flush()
+        self._panes.clear()
+
+    def drop(self, start: int) -> None:
+        """Forgets a pane that is over."""
+        self._panes.pop(start, None)
+
+
+class _Pane:
+    def __init__(self, panes: FoldedPanes, start: int) -> None:
+        self._panes = panes
+        self._start = start
+
+    def read(self, keys: Sequence[object], key_groups: Sequence[int]) -> list[object]:
+        return self._panes.read(self._start, keys, key_groups)
+
+    def write(
+        self, keys: Sequence[object], key_groups: Sequence[int], values: Iterable[object]
+    ) -> None:
+        self._panes.write(self._start, keys, key_groups, values)
+
+
+def folds_of_windows(plan: WindowPlan) -> tuple[Folds, object]:
+    """How rows are gathered, and with what a window begins; None for its first row.
+
+    Raises NotPure if functions have to be called for that.
+    """
+    if plan.reduce is not None:
+        return folds_of(plan.reduce), None
+    if plan.aggregate is None:
+        raise NotPure("the rows themselves are kept")
+    folds = folds_of(plan.aggregate.add, argument=0)
+    begun = trace(plan.aggregate.create_accumulator, 0)
+    values = tuple(each.value for each in begun.expressions if isinstance(each, Constant))
+    if len(values) != len(folds.folds) or begun.is_tuple != folds.is_tuple:
+        raise NotPure("create_accumulator gives other fields than add")
+    return folds, values if folds.is_tuple else values[0]

@@ -1,0 +1,174 @@
+"""Windows that fold columns give what they give row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.operators.backed import in_columns
+from tests.operators.window_run import WindowRun
+from tests.properties import examples
+from tidegate import (
+    AggregateFunction,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    UserCodeFailed,
+)
+from tidegate.datastream.windowed import window_operator
+from tidegate.model.elements import MAX_WATERMARK_MS
+from tidegate.operators.windows.aligned import AlignedWindowOperator
+from tidegate.operators.windows.firing import WindowPlan
+from tidegate.operators.windows.folded_panes import folds_of_windows
+from tidegate.traced.purity import NotPure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.model.elements import RowBatch
+
+pytestmark = pytest.mark.hypothesis
+
+
+class Mean(AggregateFunction[Any, Any, Any]):
+    """Rows and their sum, of whole or floating numbers."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: tuple[int, float], accumulator: tuple[int, float]) -> tuple[int, float]:
+        return accumulator[0] + 1, accumulator[1] + value[1]
+
+    def get_result(self, accumulator: tuple[int, float]) -> tuple[int, float]:
+        return accumulator
+
+    def merge(self, acc_a: tuple[int, float], acc_b: tuple[int, float]) -> tuple[int, float]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+class Total(Mean):
+    """The sum alone, which cannot be merged."""
+
+    def create_accumulator(self) -> int:
+        return 7
+
+    def add(self, value: tuple[int, float], accumulator: float) -> float:
+        return accumulator + value[1] * 2
+
+    def merge(self, acc_a: object, acc_b: object) -> Any:
+        raise NotImplementedError
+
+
+class Counted(Total):
+    """Begins with something else each time."""
+
+    begun = 0
+
+    def create_accumulator(self) -> int:
+        self.begun += 1
+        return self.begun
+
+
+GATHERED: dict[str, dict[str, Any]] = {
+    "mean": {"aggregate": Mean()},
+    "total": {"aggregate": Total()},
+    "reduce": {"reduce": lambda old, new: (old[0], old[1] + new[1])},
+    "no fold": {"reduce": lambda old, new: old if old[1] > new[1] else new},
+}
+numbers = st.one_of(
+    st.integers(-9, 9), st.sampled_from([2**62, -(2**63), 2**70, 0.5, -0.0, 1e300]), st.floats()
+)
+rows = st.lists(st.tuples(st.integers(0, 3), numbers, st.integers(-30, 60)), min_size=1, max_size=9)
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("rows"), rows),
+        st.tuples(st.just("rows"), rows),
+        st.tuples(st.just("time"), st.integers(0, 40)),
+        st.tuples(st.just("restore"), st.sampled_from([1, 2, 4])),
+    ),
+    max_size=10,
+)
+
+
+def told(
+    make: Callable[[], Any], given_actions: list[Any], form: Callable[[RowBatch], RowBatch]
+) -> str:
+    """Results after each step, late records and what is left of the state, as text."""
+    run = WindowRun(make, 2, batch_rows=4, as_fed=form)
+    watermark, found = -30, list[object]()
+    for action in [*given_actions, ("time", MAX_WATERMARK_MS)]:
+        try:
+            match action:
+                case ("rows", given_rows):
+                    run.send([(key, (key, value), at) for key, value, at in given_rows])
+                case ("time", ms):
+                    watermark = min(watermark + ms, MAX_WATERMARK_MS)
+                    run.watermark(watermark)
+                case (_, parallelism):
+                    run.restore(run.snapshot(), parallelism, cut=True)
+                    watermark = -30
+        except UserCodeFailed as failed:
+            return repr([*found, str(failed)])
+        found.append((run.taken(), run.late()))
+    return repr([*found, run.held()])
+
+
+@pytest.mark.parametrize("name", GATHERED)
+@examples(60)
+@given(
+    st.integers(1, 20),
+    st.one_of(st.none(), st.integers(1, 20)),
+    st.integers(-5, 5),
+    st.sampled_from([0, 0, 7]),
+    actions,
+)
+def test_columns_come_to_what_rows_come_to(
+    name: str, size: int, slide: int | None, offset: int, lateness: int, steps: list[Any]
+) -> None:
+    def make() -> Any:
+        assigner: Any = TumblingEventTimeWindows(size, offset % size)
+        if slide is not None:
+            assigner = SlidingEventTimeWindows(size, slide, offset % slide)
+        trigger = assigner.get_default_trigger()
+        plan = WindowPlan(assigner, trigger, lateness, "late", function=all_of, **GATHERED[name])
+        return window_operator(plan, None, None)
+
+    assert told(make, steps, in_columns) == told(make, steps, lambda batch: batch)
+
+
+def all_of(key: object, window: Any, elements: Any) -> list[tuple[object, ...]]:
+    return [(key, window.start, *elements)]
+
+
+@pytest.mark.parametrize("name", ["mean", "total", "reduce"])
+def test_no_function_is_called_where_it_is_folded(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AlignedWindowOperator, "_gather", None)
+    steps = [("rows", [(1, 4, 3), (2, 6, 4), (1, 5, 12)]), ("time", 60), ("restore", 2)]
+    assert told(lambda: AlignedWindowOperator(plan_of(**GATHERED[name])), steps, in_columns)
+
+
+def plan_of(**gathered: Any) -> WindowPlan:
+    assigner = TumblingEventTimeWindows(10)
+    return WindowPlan(assigner, assigner.get_default_trigger(), function=all_of, **gathered)
+
+
+@pytest.mark.parametrize(("name", "begins"), [("mean", (0, 0)), ("total", 7), ("reduce", None)])
+def test_what_a_window_begins_with_is_known(name: str, begins: object) -> None:
+    assert folds_of_windows(plan_of(**GATHERED[name]))[1] == begins
+
+
+@pytest.mark.parametrize(
+    ("gathered", "why"),
+    [
+        ({}, "the rows themselves are kept"),
+        ({"aggregate": Counted()}, "does what symbols do not show"),
+        (GATHERED["no fold"], "decides or repeats something"),
+    ],
+)
+def test_what_cannot_be_folded_says_why(gathered: dict[str, Any], why: str) -> None:
+    with pytest.raises(NotPure, match=why):
+        folds_of_windows(plan_of(**gathered))
