@@ -266,7 +266,7 @@ class _Column:
 
 
 def _nothing(kind: FoldKind, dtype: np.dtype[Any]) -> Any:
-    """What leaves each value as it is."""
+    """The value that a fold leaves as the other one is."""
     match kind:
         case FoldKind.MIN:
             return _LONG_MAX

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FoldedPanes:
-    """What was gathered in panes, written back before state is read. keys_of: known keys of one."""
+    """Holds what panes gather, until it is written back. keys_of: known keys of a pane."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class FoldedPanes:
         return pane
 
     def read(self, start: int, keys: Sequence[object], groups: Sequence[int]) -> list[object]:
-        """What each key has gathered in a pane; None for a key that is new there."""
+        """Reads what each key has gathered in a pane; None for a key that is new there."""
         known, cell, get = self._keys_of(start), self._cell, self._state.get
         found: list[object] = []
         for key, group in zip(keys, groups, strict=True):
