@@ -53,6 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=20_000)
     parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--on-survivors", action="store_true", help="slots that live take over")
     return parser.parse_args()
 
 
@@ -60,7 +61,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     """Milliseconds from each kill to the first record at a sink; raises where others died too."""
     stamps = folder / "stamps"
     keys = args.keys
-    env = environment(args.runtime, folder / "checkpoints")
+    env = environment(args.runtime, folder / "checkpoints", on_survivors=args.on_survivors)
     numbers = env.generate(int, None, args.rate, Types.LONG())
     keyed = numbers.key_by(lambda number: number % keys, key_type=Types.LONG())
     keyed.process(RunningCount(), output_type=Types.LONG()).sink_to(StampingSink(stamps))
@@ -69,6 +70,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     try:
         for number in range(args.kills):
             wait(client, lambda: rows_in(client) >= keys, "the state of all keys")
+            wait(client, lambda: at_home(client), "a slot of its own for each subtask")
             wait_checkpoints(client, 2)
             slots = {slot.pid for slot in client.view().slots}
             victim = sorted(slots)[number % len(slots)]
@@ -84,7 +86,9 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     return {"system": f"tidegate-{args.runtime}", "keys": keys, "recovery_ms": recoveries}
 
 
-def environment(runtime: str, checkpoints: Path) -> StreamExecutionEnvironment:
+def environment(
+    runtime: str, checkpoints: Path, *, on_survivors: bool
+) -> StreamExecutionEnvironment:
     """The environment of the chosen runtime, in a session of its own where that is Spark."""
     settings = Configuration()
     for key, value in {
@@ -94,6 +98,7 @@ def environment(runtime: str, checkpoints: Path) -> StreamExecutionEnvironment:
         "restart-strategy.fixed-delay.delay": "0 ms",
         "restart-strategy.fixed-delay.attempts": 1_000,
         "heartbeat.interval": "200 ms",
+        "tidegate.recovery.on-survivors": on_survivors,
     }.items():
         settings.set(key, value)
     if runtime == "local":
@@ -177,6 +182,13 @@ def rows_in(client) -> int:
     counting = client.view().vertices[1]
     restored = client.view().restored is not None
     return sys.maxsize if restored else sum(one.figures.rows_in for one in counting.subtasks)
+
+
+def at_home(client) -> bool:
+    """Whether all slots are here, and no subtask is the guest of another."""
+    seen = client.view()
+    guests = [one for vertex in seen.vertices for one in vertex.subtasks if one.guest]
+    return len(seen.slots) == PARALLELISM and not guests
 
 
 def wait_checkpoints(client, count: int) -> None:

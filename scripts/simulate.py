@@ -2,8 +2,9 @@
 
 FIRST is a number, or ``fresh``: then every seed that ever failed is run, and a range that nobody
 has run before. KIND: with ``calls``, calls of functions take time and block their slots; with
-``ends``, people end the job and go on with it. The last line sums up; a seed that fails is told at
-once. One seed alone prints its story.
+``ends``, people end the job and go on with it; with ``survivors``, slots that live host the
+subtasks of lost ones. The last line sums up; a seed that fails is told at once. One seed alone
+prints its story.
 """
 
 import gc

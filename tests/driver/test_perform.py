@@ -59,6 +59,9 @@ from tidegate.jobmaster.commands import (
     CloseCoordinators,
     Deployed,
     DropSlot,
+    GuestsDeployed,
+    GuestsReturn,
+    GuestsStay,
     JobOver,
     LabelFailure,
     ReleaseSlots,
@@ -424,6 +427,7 @@ def test_files_that_cannot_be_deleted_are_logged_with_their_place() -> None:
 EXECUTION = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
 OPERATOR = OperatorId(b"o" * 16)
 SLOT = SlotId("slot-1")
+GUESTS = {SLOT: ("count (2/2)",)}
 
 
 @pytest.mark.parametrize(
@@ -464,6 +468,14 @@ def test_the_end_of_the_job_is_kept_for_whoever_waits_for_it() -> None:
         (SlotsAwaited(1, 3, 5_000), "warning", "waiting for slots"),
         (Restarting(1, 1_000, BROKEN), "warning", "job restarts"),
         (Deployed(0, None, 6), "info", "subtasks deployed"),
+        (GuestsDeployed(GUESTS), "info", "subtasks without a slot of their own run in others"),
+        (GuestsReturn((), GUESTS), "info", "subtasks return to slots of their own"),
+        (
+            GuestsStay(GUESTS, BROKEN),
+            "warning",
+            "no further slot will come: subtasks stay in the slots of others, which work for both. "
+            "Rescale the job to the slots that it has, or mend what the error names",
+        ),
         (CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5), "info", "checkpoint completed"),
         (
             CheckpointEnded(

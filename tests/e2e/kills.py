@@ -1,5 +1,8 @@
 """What must hold when slots are killed; asked of every runtime."""
 
+import os
+import signal
+
 from tests.e2e.arrow_jobs import (
     COUNTED_SCHEMA,
     WINDOWED_SCHEMA,
@@ -17,15 +20,17 @@ from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import (
     kill_slot,
     pids,
+    runs,
     view,
     wait_completed,
     wait_for,
     wait_recovered,
     wait_running,
 )
+from tidegate import JobClient
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.connectors import FileSink, FileSource
-from tidegate.jobmaster.view import JobView
+from tidegate.jobmaster.view import JobView, SubtaskView
 
 RECOVERY_S = 10.0
 """What a recovery may take here, where the machine is shared; benchmarks hold the real figure."""
@@ -53,6 +58,58 @@ def check_two_kills(jobs: Jobs, **settings: object) -> None:
     check_each_counted_once(rows, total)
     check_recovered_soon(view(client), rows)
     assert not hidden_files(out)
+
+
+def check_kills_on_survivors(jobs: Jobs, **settings: object) -> None:
+    """A slot that lives hosts the subtasks of a killed one until there is another, and may die too.
+
+    Slots are killed until guests are seen: on a busy machine another may be there as soon.
+    """
+    total, out = 12_000, jobs.folder / "out"
+    on = {"tidegate.recovery.on-survivors": True}
+    env = jobs.checkpointed(2, 200, **on, **settings)
+    running_counts(env, total, 1_500).sink_to(FileSink.parquet(str(out), COUNT_SCHEMA))
+    client = jobs.start(env, "counts")
+    kills = 0
+    seen = wait_completed(client, 2)
+    while not guests(seen):
+        before, killed = pids(seen), kill_slot(client, 0)
+        kills += 1
+        seen = wait_after(client, kills)
+    (survivor,) = before - {killed}
+    hosts = {slot.id for slot in seen.slots if slot.pid == survivor}
+    assert {guest.slot for guest in guests(seen)} == hosts
+    seen = wait_for(client, at_home, "a slot of its own for each subtask")
+    assert seen.restarts == len(seen.failures) == kills, "their return is no failure"
+    assert survivor in pids(seen), "a slot that was not killed has lost its process"
+    kill_slot(client, 0)
+    seen = wait_after(client, kills + 1)
+    for pid in pids(seen):
+        os.kill(pid, signal.SIGKILL)
+    wait_after(client, kills + 2)
+    wait_for(client, at_home, "a slot of its own for each subtask, once more")
+    finished(client)
+    check_each_counted_once(committed_rows(out), total)
+    assert not hidden_files(out)
+
+
+def wait_after(client: JobClient, restarts: int) -> JobView:
+    """Wait until the job runs after so many restarts: with guests, or on all slots."""
+    return wait_for(
+        client,
+        lambda seen: seen.restarts >= restarts and runs(seen) and (guests(seen) or at_home(seen)),
+        f"running after restart {restarts}, with guests or on all slots",
+    )
+
+
+def guests(seen: JobView) -> list[SubtaskView]:
+    """Subtasks in slots of others."""
+    return [one for vertex in seen.vertices for one in vertex.subtasks if one.guest]
+
+
+def at_home(seen: JobView) -> bool:
+    """Whether each subtask runs in a slot of its own."""
+    return runs(seen) and len(seen.slots) == seen.slots_wanted and not guests(seen)
 
 
 def check_recovered_soon(seen: JobView, rows: list[dict[str, int]]) -> None:

@@ -52,6 +52,7 @@ TOPOLOGY = chain(vertex("source", 2, coordinator=True), vertex("sink", 1))
 REGIONS = chain(
     vertex("source", 2, coordinator=True), vertex("sink", 2), partitioner=Partitioner.FORWARD
 )
+WIDE = chain(vertex("source", 4, coordinator=True), vertex("sink", 3))
 OPERATOR = TOPOLOGY.vertices[0].operators[0].id
 BROKEN = UserCodeFailed("bad row")
 
@@ -65,6 +66,7 @@ SETTINGS = st.builds(
     ),
     slots_timeout_ms=st.sampled_from([5_000, 10**9]),
     rescale=st.sampled_from([RescaleSettings(), RescaleSettings(max_delay_ms=2_000)]),
+    on_survivors=st.booleans(),
 )
 ACTIONS = st.lists(
     st.tuples(
@@ -114,6 +116,29 @@ def test_when_all_answer_again_the_job_runs_or_is_over(
     assert world.machine.wake_at_ms is None
     answered = [done.request for done in world.of(RescaleDone)]
     assert len(answered) == len(set(answered)), "each that asks is answered once at most"
+
+
+@given(topology=st.sampled_from([TOPOLOGY, REGIONS, WIDE]), made=SETTINGS, actions=ACTIONS)
+@examples(300)
+def test_guests_are_where_slots_live_and_return_when_all_have_come(
+    topology: Topology, made: JobSettings, actions: list[tuple[str, int]]
+) -> None:
+    periodic = CheckpointSettings(interval_ms=700, tolerable_failures=10**9)
+    settings = replace(made, on_survivors=True, checkpoints=periodic)
+    world = World(settings, topology, prompt=False).start()
+    for action, number in actions:
+        act(world, action, number)
+        for subtask in world.subtasks():
+            lives = not subtask.state.is_terminal
+            assert not subtask.guest or (lives and subtask.slot in world.slots)
+    calm(world)
+    for _ in range(5):
+        world.beat()
+        world.wake_up_to(world.now_ms + 1_000)
+        calm(world)
+    assert not any(subtask.guest for subtask in world.subtasks())
+    living = [s for s in world.subtasks() if not s.state.is_terminal]
+    assert len({s.slot for s in living}) == len({s.index for s in living})
 
 
 def act(world: World, action: str, number: int) -> None:

@@ -19,6 +19,22 @@ def test_slots_that_replace_killed_ones_come_in_over_encrypted_links(jobs: Jobs)
     kills.check_two_kills(jobs, **{"tidegate.security.internal": "on"})
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"execution.checkpointing.unaligned.enabled": True},
+        {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": True},
+        {"state.backend.local-recovery": True, "state.backend.type": "rocksdb"},
+    ],
+    ids=["aligned", "unaligned", "on disk", "with local copies"],
+)
+def test_slots_that_live_host_the_subtasks_of_killed_ones(
+    settings: dict[str, object], jobs: Jobs
+) -> None:
+    kills.check_kills_on_survivors(jobs, **settings)
+
+
 @pytest.mark.feature("F026")
 def test_a_slot_killed_during_a_checkpoint_leaves_none_behind(jobs: Jobs) -> None:
     kills.check_kill_during_checkpoint(jobs)

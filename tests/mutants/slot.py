@@ -72,6 +72,27 @@ SLOT = [
         tests="tests/jobmaster",
     ),
     Mutant(
+        "one slot hosts the subtasks of all that are lost",
+        "jobmaster/survivors.py",
+        "return (self._pool.needed + 1) // 2",
+        "return 1",
+        tests="tests/jobmaster",
+    ),
+    Mutant(
+        "guests return before a checkpoint is complete",
+        "jobmaster/survivors.py",
+        "if not (self._due and settled):",
+        "if not settled:",
+        tests="tests/jobmaster",
+    ),
+    Mutant(
+        "guests return while the job ends with a savepoint",
+        "jobmaster/machine.py",
+        "settled = self._checkpoints.settled and not self._stopper.under_way",
+        "settled = self._checkpoints.settled",
+        tests="tests/jobmaster",
+    ),
+    Mutant(
         "what a suspended job's last checkpoint ended with is looked at by nobody",
         "driver/client/requests.py",
         "    last.add_done_callback(lambda done: done.cancelled() or done.exception())\n",

@@ -368,11 +368,22 @@ def test_long_calls_and_what_a_stop_waits_for() -> None:
         "function": "lookup",
         "stack": ["a", "b"],
     }
-    assert jobs.waits(VIEW) == {"calls": [call], "stop": None}
+    assert jobs.waits(VIEW) == {"calls": [call], "guests": [], "stop": None}
     stopping = StopView(700, "/saved", (Wait("write (1/1)", TWO, 300, "insert"),))
     waits = {"task": "write (1/1)", "slot": "two", "call-duration": 300, "function": "insert"}
     stop = {"duration": 700, "savepoint": "/saved", "waits-for": [waits]}
-    assert jobs.waits(replace(VIEW, stopping=stopping)) == {"calls": [call], "stop": stop}
+    told = jobs.waits(replace(VIEW, stopping=stopping))
+    assert told == {"calls": [call], "guests": [], "stop": stop}
+
+
+def test_guests_and_the_slots_that_host_them() -> None:
+    guest = replace(ENDED, state=ExecutionState.RUNNING, guest=True)
+    reader = replace(READER, subtasks=(READS, guest))
+    assert jobs.waits(replace(VIEW, vertices=(reader, WRITER), slots=SLOTS[1:])) == {
+        "calls": [],
+        "guests": [{"task": "read <fast> (2/2)", "slot": "two", "host": "host-2"}],
+        "stop": None,
+    }
 
 
 def test_the_metrics_of_a_job() -> None:

@@ -77,7 +77,10 @@ class Checks:
                 heard_s = at_s + self._reach_s + self._call_s
                 concerned = {each.deployment for each in attempts if checkpoint in each.snapshots}
                 for each in attempts:
-                    lives = each.closed_s is not None and each.closed_s > heard_s
+                    # Strands of one pipeline count their attempts apart from each other.
+                    lives = (
+                        each.closed_s is not None and each.opened_s < at_s < heard_s < each.closed_s
+                    )
                     if each.deployment in concerned and lives and checkpoint not in each.aborted:
                         yield f"{each.name} {each.subtask} never heard of the end of {checkpoint}"
 

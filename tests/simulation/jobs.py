@@ -201,7 +201,8 @@ class Plan:
     storage_s, network_s: delays of the world. rescaled: whether it has run with another
     parallelism too. restarts: how many failures it survives. fell_back: whether it has gone back to
     an older checkpoint, and rows came again. timed: whether keys say when event time is over.
-    drains: how often somebody wanted it to be over before the input's end.
+    drains: how often somebody wanted it to be over before the input's end. survivors: whether slots
+    that live host the subtasks of lost ones; drawn too where it is False.
     """
 
     def __init__(
@@ -212,6 +213,7 @@ class Plan:
         *,
         lookup: str,
         calls: bool,
+        survivors: bool,
         storage_s: float,
         network_s: float,
     ) -> None:
@@ -249,6 +251,7 @@ class Plan:
         # Drawn apart, so that the other runs are still those that their seeds have always been.
         self.timed = Random(f"drains of {run}").random() < 0.15
         self.drains = 0
+        self.survivors = survivors or Random(f"survivors of {run}").random() < 0.25
 
     def _draw_calls(self, chance: Random) -> None:
         """How long the functions' calls take: from microseconds to a good part of a second."""
@@ -310,6 +313,7 @@ class Plan:
             "heartbeat.timeout": f"{self.lease_ms} ms",
             "tidegate.batch.rows": str(self.batch),
             "tidegate.net.credit": str(self.credit),
+            "tidegate.recovery.on-survivors": str(self.survivors).lower(),
             **MODES[self.mode],
             **(_LOGGED if self.logged else {}),
             **(_IN_PARTS if self.in_parts else {}),

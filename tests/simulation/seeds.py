@@ -57,3 +57,8 @@ CALLS_AND_ENDS_FAILED: dict[int, str] = {
     31700013: "a stop survived a failover while its id was being taken, and never ended",
 }
 """The same for runs in which calls take time, too."""
+
+SURVIVORS_FAILED: dict[int, str] = {
+    5060: "the simulator took strands with attempts of one number for deployed together",
+}
+"""The same for runs in which slots are lost again and again as well, and others take over."""

@@ -69,16 +69,19 @@ def simulate(
     unheard: bool = False,
     calls: bool = False,
     ends: bool = False,
+    survivors: bool = False,
 ) -> Run:
     """Run one seed. mode: how barriers are handled, else that is drawn too.
 
     lookup: ``ordered`` or ``unordered`` for a job that looks up each number first. unheard: whether
     it is stopped, and a subtask does not hear that its savepoint is complete. calls: whether calls
     of functions take time, and block their slot. ends: whether people suspend, cancel and stop the
-    job, and go on with it in the ways there are.
+    job, and go on with it in the ways there are. survivors: whether slots that live host the
+    subtasks of lost ones, and slots are lost again and again.
     """
+    kinds = {"unheard": unheard, "calls": calls, "ends": ends, "survivors": survivors}
     try:
-        return _Simulation(seed, mode, lookup, unheard=unheard, calls=calls, ends=ends).run()
+        return _Simulation(seed, mode, lookup, **kinds).run()
     finally:
         OUTSIDE.pop(seed, None)
 
@@ -93,6 +96,7 @@ class _Simulation:
         unheard: bool,
         calls: bool,
         ends: bool,
+        survivors: bool,
     ) -> None:
         self._seed = seed
         self._unheard = unheard
@@ -112,9 +116,14 @@ class _Simulation:
             mode,
             lookup=lookup,
             calls=calls,
+            survivors=survivors,
             storage_s=odds.storage_delay_s,
             network_s=odds.network_delay_s,
         )
+        self._losses = Random(f"losses of {seed}") if survivors else None
+        if self._losses is not None:
+            # The guests of some runs wait long for the slots, those of others hardly.
+            odds.slot_start_s = self._losses.choice([0.05, 0.5, 0.5, 3])
         self._rescales = Random(f"rescales of {seed}")
         self._inspections = chance.choice([0, 1, 2])
         self._skip = chance.randint(0, 6)
@@ -164,6 +173,8 @@ class _Simulation:
         count = chance.choice([1, 1, 2, 4, 8]) if kinds else 0
         befalls = [chance.choice(kinds) for _ in range(count)]
         troubles = [asyncio.ensure_future(self._trouble.befall(befalls))]
+        if self._losses is not None:
+            troubles.append(asyncio.ensure_future(self._trouble.lose_slots(self._losses)))
         # Drawn apart, so that the other runs are still those that their seeds have always been.
         stops = Random(f"stops of {self._seed}")
         if self._people is not None:

@@ -4,7 +4,13 @@ import pytest
 
 from tests.simulation.jobs import MODES
 from tests.simulation.people import DAMAGES
-from tests.simulation.seeds import CALLS_AND_ENDS_FAILED, ENDS_FAILED, FAILED, UNHEARD_FAILED
+from tests.simulation.seeds import (
+    CALLS_AND_ENDS_FAILED,
+    ENDS_FAILED,
+    FAILED,
+    SURVIVORS_FAILED,
+    UNHEARD_FAILED,
+)
 from tests.simulation.simulation import simulate
 
 SEEDS = [*FAILED, *range(1, 61)]
@@ -47,6 +53,16 @@ def test_at_least_once_loses_nothing_and_doubles_some() -> None:
     runs = [simulate(seed, mode="at least once") for seed in range(1, 121)]
     assert [(run.seed, run.faults) for run in runs if run.faults] == []
     assert sum(run.doubled > 0 for run in runs) >= 1
+
+
+def test_on_survivors_nothing_is_lost_or_doubled_and_guests_return() -> None:
+    runs = [simulate(seed, survivors=True) for seed in range(700, 730)]
+    seeds = [*SURVIVORS_FAILED, *range(730, 740)]
+    runs += [simulate(seed, survivors=True, calls=True, ends=True) for seed in seeds]
+    assert [(run.seed, run.faults) for run in runs if run.faults] == []
+    stories = ["\n".join(run.story) for run in runs]
+    assert sum("run in others" in story for story in stories) >= 20
+    assert sum("return to slots" in story for story in stories) >= 15
 
 
 def test_a_seed_is_the_same_run_each_time() -> None:

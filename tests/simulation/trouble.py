@@ -10,6 +10,7 @@ from tests.simulation.network import NEVER_LOST
 from tests.simulation.world import Trap
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
+from tidegate.model.control import ExecutionState
 from tidegate.model.elements import SnapshotKind
 
 if TYPE_CHECKING:
@@ -76,6 +77,17 @@ class Trouble:
             await asyncio.sleep(3)
         world.calm = True
         world.board.losses = 0.0
+
+    async def lose_slots(self, chance: Random) -> None:
+        """One slot or several die, a few times; also while others work for those that died."""
+        for _ in range(chance.choice([1, 2, 3])):
+            while not self._all_run:  # noqa: ASYNC110 - nobody tells when subtasks run
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(chance.choice([0.05, 0.3, 1]) * chance.random())
+            for _ in range(chance.choice([1, 1, 2, 3])):
+                if living := self._world.living_slots:
+                    self._world.kill(chance.choice(living).process)
+                await asyncio.sleep(chance.choice([0, 0.01, 0.1, 0.5]) * chance.random())
 
     def _kill_slot(self) -> None:
         if self._world.living_slots:
@@ -221,6 +233,12 @@ class Trouble:
         """Whether the newest driver leads the job, and has not ended it."""
         driver = self._world.newest.driver
         return driver.accepted.done() and not driver.result.done()
+
+    @property
+    def _all_run(self) -> bool:
+        vertices = self._world.newest.driver.job.view().vertices if self.leads else ()
+        subtasks = [subtask for vertex in vertices for subtask in vertex.subtasks]
+        return bool(subtasks) and all(s.state is ExecutionState.RUNNING for s in subtasks)
 
     def _kill_driver(self) -> None:
         if self.leads:

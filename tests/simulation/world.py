@@ -78,8 +78,9 @@ class Log:
     stop_failed: those given up because subtasks had stopped for a savepoint that was given up.
     """
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: SimulatedLoop, note: Callable[[str], None]) -> None:
         self._loop = loop
+        self._note = note
         self.completed: list[tuple[float, int]] = []
         self.failed: list[tuple[float, int | None, str]] = []
         self.stop_failed: set[int | None] = set()
@@ -91,6 +92,8 @@ class Log:
             self.failed.append((self._loop.now_s, facts["checkpoint"], facts["reason"]))
             if "Stop-with-savepoint failed" in facts["message"]:
                 self.stop_failed.add(facts["checkpoint"])
+        elif "guests" in facts:
+            self._note(f"{event}: {facts['guests']}")
 
     debug = warning = error = info
 
@@ -262,7 +265,7 @@ class World:
         """Another process that leads the job."""
         process = self.process("driver")
         stores = Stores(self.files)
-        started = SimulatedDriver(process, Log(self.loop))
+        started = SimulatedDriver(process, Log(self.loop, self.note))
 
         async def chain(graph: JobGraph) -> object:
             directory = graph.settings.checkpoints.directory
@@ -341,7 +344,7 @@ class World:
                 chance=self.seeded(),
                 run_blocking=self.blocking,
                 storage=lambda job, settings: CheckpointStorage(job, settings, stores),
-                log=Log(self.loop),  # type: ignore[arg-type]
+                log=Log(self.loop, self.note),  # type: ignore[arg-type]
                 pause=lambda: asyncio.sleep(pause_s * self.chance.random()),
                 owns_process=False,
             ),

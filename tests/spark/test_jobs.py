@@ -74,6 +74,10 @@ def test_two_killed_workers_lose_and_double_nothing(jobs: Jobs) -> None:
     kills.check_two_kills(jobs)
 
 
+def test_slots_that_live_host_the_subtasks_of_killed_ones(jobs: Jobs) -> None:
+    kills.check_kills_on_survivors(jobs)
+
+
 def test_a_worker_killed_during_a_checkpoint_leaves_none_behind(jobs: Jobs) -> None:
     kills.check_kill_during_checkpoint(jobs)
 

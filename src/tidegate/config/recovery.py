@@ -186,6 +186,14 @@ FAILOVER_STRATEGY: Final = ConfigOption(
     "region",
     "Extent of a restart after a subtask fails: the subtasks connected with it, or all.",
 )
+ON_SURVIVORS: Final = ConfigOption(
+    "tidegate.recovery.on-survivors",
+    _BOOLEAN,
+    False,
+    "When a slot is lost, have the slots that live host its subtasks at once, as long as half of "
+    "the job's slots live. They return to a slot of their own with the next completed checkpoint "
+    "after one has come. Until then a slot may need twice the memory and the processor time.",
+)
 RESCALE_MAX_DELAY: Final[ConfigOption[int | None]] = ConfigOption(
     "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
     DurationType(),
@@ -217,6 +225,7 @@ RESTART_OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     EXPONENTIAL_JITTER,
     EXPONENTIAL_ATTEMPTS,
     FAILOVER_STRATEGY,
+    ON_SURVIVORS,
     RESCALE_MAX_DELAY,
     RESCALE_CHECKPOINT_FAILURES,
 )

@@ -24,6 +24,7 @@ def job_settings(configuration: ReadableConfig) -> JobSettings:
         checkpoints=checkpoints,
         restart=restart_settings(configuration, checkpointing=checkpoints.periodic),
         failover=FailoverStrategy(configuration.get(recovery.FAILOVER_STRATEGY)),
+        on_survivors=configuration.get(recovery.ON_SURVIVORS),
         rescale=rescale_settings(configuration, checkpoints),
         restore=restore_settings(configuration),
         slot=slot_settings(configuration),

@@ -192,6 +192,9 @@ class Performer:
                 | commands.FallingBack()
                 | commands.Rescaling()
                 | commands.Deployed()
+                | commands.GuestsDeployed()
+                | commands.GuestsReturn()
+                | commands.GuestsStay()
                 | CheckpointEnded()
                 | MessageIgnored()
             ):

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import MasterState
     from tidegate.errors import TidegateError
     from tidegate.model.control import JobStatus, ToSlot
-    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SlotId
+    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SlotId, SubtaskId
+
+    Guests = Mapping[SlotId, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,32 @@ class Deployed:
 
 
 @dataclass(frozen=True, slots=True)
+class GuestsDeployed:
+    """Slots host subtasks that have no slot of their own now. guests: their names, by slot."""
+
+    guests: Guests
+
+
+@dataclass(frozen=True, slots=True)
+class GuestsReturn:
+    """Subtasks are being stopped, to be deployed on slots of their own.
+
+    guests: their names, by the slot that has hosted them.
+    """
+
+    subtasks: tuple[SubtaskId, ...]
+    guests: Guests
+
+
+@dataclass(frozen=True, slots=True)
+class GuestsStay:
+    """Subtasks stay guests, for no further slot will come. guests: as in `GuestsDeployed`."""
+
+    guests: Guests
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
 class LabelFailure:
     """Have the job's enrichers label a failure; `FailureLabelled` where they gave any label.
 
@@ -202,6 +230,9 @@ JobCommand = (
     | Rescaling
     | RescaleDone
     | Deployed
+    | GuestsDeployed
+    | GuestsReturn
+    | GuestsStay
     | LabelFailure
     | JobOver
 )

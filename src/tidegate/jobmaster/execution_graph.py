@@ -11,7 +11,7 @@ from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
 from tidegate.model.settings import FailoverStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tidegate.checkpoint.restore.assignment import SubtaskRestore
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SlotId
@@ -57,7 +57,7 @@ class ExecutionGraph:
     def deploy(
         self, subtasks: Iterable[SubtaskId], slots: Sequence[SlotId], now_ms: int
     ) -> list[Execution]:
-        """A new attempt of each of these subtasks; subtask i of each vertex shares slot i."""
+        """A new attempt of each of these subtasks. slots: the one of each index."""
         deployed: list[Execution] = []
         for subtask in subtasks:
             assert subtask.index < len(slots), "each index of a subtask has its slot"
@@ -202,7 +202,14 @@ class ExecutionGraph:
                     found.setdefault(operator.id, []).append(execution.id)
         return {operator: tuple(attempts) for operator, attempts in found.items()}
 
-    def view(self, wall_offset_ms: int) -> tuple[VertexView, ...]:
+    def name(self, execution: ExecutionId) -> str:
+        """Step and number of a subtask, as in Flink."""
+        vertex = self.topology.vertex(execution.subtask.vertex)
+        return f"{vertex.name} ({execution.subtask.index + 1}/{vertex.parallelism})"
+
+    def view(self, wall_offset_ms: int, guests: Collection[Execution]) -> tuple[VertexView, ...]:
+        """The subtasks as frozen values. guests: attempts in the slot of another index."""
+        hosted = {guest.id for guest in guests}
         return tuple(
             VertexView(
                 vertex.id,
@@ -210,7 +217,7 @@ class ExecutionGraph:
                 vertex.parallelism,
                 vertex.max_parallelism,
                 tuple(
-                    _subtask_view(self._executions[subtask], wall_offset_ms)
+                    _subtask_view(self._executions[subtask], wall_offset_ms, hosted)
                     for subtask in vertex.subtasks()
                     if subtask in self._executions
                 ),
@@ -220,7 +227,9 @@ class ExecutionGraph:
         )
 
 
-def _subtask_view(execution: Execution, wall_offset_ms: int) -> SubtaskView:
+def _subtask_view(
+    execution: Execution, wall_offset_ms: int, guests: Collection[ExecutionId]
+) -> SubtaskView:
     entered: Mapping[ExecutionState, int] = {
         state: at_ms + wall_offset_ms for state, at_ms in execution.entered_ms.items()
     }
@@ -232,6 +241,7 @@ def _subtask_view(execution: Execution, wall_offset_ms: int) -> SubtaskView:
         entered,
         execution.figures,
         execution.restore_ms,
+        guest=execution.id in guests,
     )
 
 

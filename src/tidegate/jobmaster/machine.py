@@ -38,6 +38,7 @@ from tidegate.jobmaster.redeployment import Redeployment, restore_hooks, shares,
 from tidegate.jobmaster.rescaling import Rescaler
 from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool, SlotWait
 from tidegate.jobmaster.stopping import Stopper
+from tidegate.jobmaster.survivors import Survivors
 from tidegate.jobmaster.view import JobView, StopView
 from tidegate.model.control import (
     Accepted,
@@ -65,12 +66,12 @@ if TYPE_CHECKING:
     from tidegate.model.ids import (
         CheckpointId,
         Epoch,
-        ExecutionId,
         JobId,
         SlotId,
         SubtaskId,
         VertexId,
     )
+    from tidegate.model.settings import JobSettings
 
 CANCEL_TIMEOUT_MS: Final = 30_000
 """A slot that has not ended its subtasks after this is given up."""
@@ -97,12 +98,12 @@ class JobMaster:
         settings = program.settings
         self._program = program
         self._job = job
-        self._settings = settings
         self._checkpoints = coordinator
         self._graph = ExecutionGraph(program.topology, epoch, settings.failover)
         self._slots = SlotPool(program.topology.slots_needed(), settings.slot.lease_ms)
         self._rescaler = Rescaler(program.name, self._slots, coordinator, settings, self._tell)
         self._stopper = Stopper(program.name, self._tell)
+        self._survivors = Survivors(self._slots, self._graph, self._tell, on=settings.on_survivors)
         self._judge = Judge(program.name, settings, chance)
         self._failures = FailureHistory(settings.exception_history_max)
         self._life = Life()
@@ -110,6 +111,10 @@ class JobMaster:
         self._redeployment: Redeployment | None = None
         self._restored: CheckpointId | None = None
         self._commands: list[commands.JobCommand] = []
+
+    @property
+    def _settings(self) -> JobSettings:
+        return self._program.settings
 
     # --- the machine ---
 
@@ -133,7 +138,7 @@ class JobMaster:
             if self._redeployment is not None and not self._redeployment.waited:
                 times.append(self._redeployment.due_ms)
             if self._redeployment is None:
-                times.append(self._rescaler.due_ms)
+                times += [self._rescaler.due_ms, self._survivors.wake_at_ms]
         return min((time for time in times if time is not None), default=None)
 
     @property
@@ -201,6 +206,7 @@ class JobMaster:
                 case _:
                     if isinstance(command, CheckpointEnded):
                         self._rescaler.checkpoint_ended(command)
+                        self._survivors.checkpoint_ended(command)
                         self._judge.checkpoint_ended(command)
                     self._tell(command)
 
@@ -260,10 +266,11 @@ class JobMaster:
     def _request_failed(self, error: TidegateError, final: bool, now_ms: int) -> None:
         self._slots.request_failed(error, now_ms)
         # Where asking again does not help, and the job has too few slots to go on, waiting is vain.
-        if final and self._runs and not self._slots.enough:
+        if final and self._runs and not self._survivors.enough(self._redeployment):
             self._end_with(self._judge.without_slots(error, lasting=self._lasting), now_ms)
         elif final and not self._slots.complete:
             self._rescaler.end(error)
+            self._survivors.no_slot_will_come(error)
 
     def _woke(self, now_ms: int) -> None:
         planned = self.wake_at_ms
@@ -285,6 +292,8 @@ class JobMaster:
     def _report_missing_slots(self, now_ms: int) -> None:
         wait, count = self._awaited
         within_ms = self._settings.slots_timeout_ms
+        if self._redeployment is None:
+            self._survivors.report(now_ms)
         if wait.since_ms is None or len(self._slots) >= count:
             return
         if now_ms - wait.grown_ms < within_ms:
@@ -314,7 +323,7 @@ class JobMaster:
     def _awaited(self) -> tuple[SlotWait, int]:
         """The wait for slots that counts now, with their number."""
         if self._redeployment is not None:
-            return self._redeployment.slots, self._slots.needed
+            return self._redeployment.slots, self._survivors.least(self._redeployment)
         return self._rescaler.slots, self._slots.wanted
 
     # --- subtasks ---
@@ -382,8 +391,8 @@ class JobMaster:
             failure, subtasks = behind_savepoint, None
         restarting = self._redeployment is not None and self._redeployment.due_ms is not None
         if not self._runs or restarting:
-            root = self._runs and self._rescaler.stopping  # a rescale is no failure
-            self._note(failure, now_ms, root=root)
+            planned = self._redeployment is not None and self._redeployment.planned
+            self._note(failure, now_ms, root=self._runs and planned)
             apart = self._runs and self._take_along(subtasks, now_ms)
             final = self._judge.final(failure, self._restored) if apart else None
             if final is not None:
@@ -412,16 +421,20 @@ class JobMaster:
 
     def _restart(
         self,
-        why: commands.Restarting | commands.Rescaling | commands.FallingBack,
+        why: commands.Restarting
+        | commands.Rescaling
+        | commands.FallingBack
+        | commands.GuestsReturn,
         subtasks: Iterable[SubtaskId] | None,
         now_ms: int,
     ) -> None:
         """Stops what must restart, to deploy it again. subtasks: as of `_failed`."""
         delay_ms = why.delay_ms if isinstance(why, commands.Restarting) else 0
-        error = None if isinstance(why, commands.Rescaling) else why.error
+        planned = isinstance(why, commands.Rescaling | commands.GuestsReturn)
+        error = None if planned else why.error
         assert self._redeployment is None or self._redeployment.due_ms is None, "one at a time"
         assert self._runs, "a job that ends is not restarted"
-        self._redeployment = Redeployment((), due_ms=now_ms + delay_ms)
+        self._redeployment = Redeployment((), due_ms=now_ms + delay_ms, planned=planned)
         self._checkpoint(FailoverStarted(), now_ms)
         self._become(JobStatus.RESTARTING, now_ms, error)
         self._tell(why)
@@ -484,8 +497,11 @@ class JobMaster:
             self._end(JobStatus.FINISHED, now_ms, None)
         else:
             rescaling = self._rescaler.go_on(now_ms, all_run=self._graph.all_run)
+            settled = self._checkpoints.settled and not self._stopper.under_way
             if rescaling is not None:
                 self._restart(rescaling, None, now_ms)
+            elif (returning := self._survivors.go_on(now_ms, settled=settled)) is not None:
+                self._restart(returning, returning.subtasks, now_ms)
 
     def _deploy_if_possible(self, redeployment: Redeployment, now_ms: int) -> None:
         ended = all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks))
@@ -493,9 +509,12 @@ class JobMaster:
         ready = ended and self._checkpoints.settled
         if ready and self._rescaler.stopping:
             self._reshape(redeployment, now_ms)
-        self._commands += redeployment.slots.go_on(self._slots, self._slots.needed, now_ms)
+        least = self._survivors.least(redeployment)
+        self._commands += redeployment.slots.go_on(self._slots, least, now_ms)
+        if len(self._slots) >= least and not self._slots.enough:
+            self._commands += self._slots.ask(now_ms)
         redeployment.waited = redeployment.due_ms is None or now_ms >= redeployment.due_ms
-        if not (ready and redeployment.waited and self._slots.enough):
+        if not (ready and redeployment.waited and self._survivors.enough(redeployment)):
             return
         if self._program.hooks and not redeployment.hooks_ready:
             self._restore_hooks(redeployment)
@@ -529,7 +548,6 @@ class JobMaster:
 
     def _deploy(self, subtasks: Collection[SubtaskId], now_ms: int) -> None:
         """Spread the newest completed checkpoint over a new attempt of each of these subtasks."""
-        assert self._slots.enough, "each index of a subtask has its slot"
         regions = self._graph.regions.closure(subtasks)
         assert set(regions) == set(subtasks), "connected subtasks are deployed together"
         latest = self._checkpoints.latest_completed()
@@ -537,7 +555,9 @@ class JobMaster:
         assigned = shares(latest, topology, self._settings.restore)
         self._restored = latest.checkpoint if latest else None
         self._checkpoint(Restored(self._restored, self._life.wall_ms(now_ms)), now_ms)
-        executions = self._graph.deploy(subtasks, self._slots.in_order(), now_ms)
+        living = (e for e in self._graph if not e.state.is_terminal)
+        places = self._slots.places((e.id.subtask.index, e.slot) for e in living)
+        executions = self._graph.deploy(subtasks, places, now_ms)
         for execution in executions:
             self._checkpoint(ExecutionChanged(execution.id, ExecutionState.CREATED), now_ms)
         assert len(executions) == len(subtasks), "each subtask is deployed once"
@@ -559,6 +579,7 @@ class JobMaster:
                 execution.enter(state, now_ms)
             self._enter(execution, ExecutionState.INITIALIZING, now_ms)
             self._tell(commands.SendToSlot(execution.slot, deploy))
+        self._survivors.deployed()
 
     def _reshape(self, redeployment: Redeployment, now_ms: int) -> None:
         """Nothing runs any more: the job takes the shape that it is rescaled to, if it can."""
@@ -595,10 +616,10 @@ class JobMaster:
             timestamps_ms=self._life.timestamps_ms,
             restarts=self._judge.restarts,
             restored=self._restored,
-            vertices=self._graph.view(self._life.wall_ms(0)),
+            vertices=self._graph.view(self._life.wall_ms(0), self._survivors.guests),
             edges=self._graph.topology.edges,
             failures=self._failures.view(),
-            slots=self._slots.view(now_ms, self._named),
+            slots=self._slots.view(now_ms, self._graph.name),
             slots_wanted=self._slots.wanted,
             checkpoints=self._checkpoints.statistics,
             settings=self._settings,
@@ -613,14 +634,9 @@ class JobMaster:
         if since_ms is None or self._life.over:
             return None
         waits = tuple(
-            self._slots.waits(execution.id, execution.slot, self._named(execution.id), now_ms)
+            self._slots.waits(execution.id, execution.slot, self._graph.name(execution.id), now_ms)
             for execution in self._graph
             if not execution.state.is_terminal
             and (saved is not None or self._checkpoints.waits_for(execution.id))
         )
         return StopView(now_ms - since_ms, saved, waits)
-
-    def _named(self, execution: ExecutionId) -> str:
-        """Step and number of a subtask, as in Flink."""
-        vertex = self._graph.topology.vertex(execution.subtask.vertex)
-        return f"{vertex.name} ({execution.subtask.index + 1}/{vertex.parallelism})"

@@ -27,12 +27,13 @@ class Redeployment:
     """Subtasks that are to be deployed, and what stands in the way.
 
     subtasks: whole regions, in the order of the topology. due_ms: not before then; None for the
-    first deployment. waited: it is due. slots: the wait for them. hooks_asked, hooks_ready: how
-    far the master hooks are.
+    first deployment. planned: nothing has failed, it is wanted. waited: it is due. slots: the wait
+    for them. hooks_asked, hooks_ready: how far the master hooks are.
     """
 
     subtasks: tuple[SubtaskId, ...]
     due_ms: int | None = None
+    planned: bool = False
     waited: bool = False
     slots: SlotWait = field(default_factory=SlotWait)
     hooks_asked: bool = False

@@ -183,9 +183,10 @@ class Rescaler:
                 self.end(None)
             return None
         assert not rescale.stopping, "a job that is being stopped does not run"
-        for command in rescale.slots.go_on(self._pool, self._pool.wanted, now_ms):
+        count = rescale.topology.slots_needed()
+        for command in rescale.slots.go_on(self._pool, count, now_ms):
             self._tell(command)
-        if not self._pool.complete:
+        if len(self._pool) < count:
             # Once another slot has come, the newest checkpoint may be an old one again.
             rescale.since_ms, rescale.due = None, False
             return None

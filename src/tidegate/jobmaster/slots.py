@@ -10,7 +10,7 @@ from tidegate.jobmaster.commands import RequestSlots, SlotsAwaited
 from tidegate.jobmaster.view import SlotView, WaitView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tidegate.errors import TidegateError
     from tidegate.model.control import LongCall, Offer, Pulse
@@ -68,6 +68,10 @@ class SlotPool:
     @property
     def enough(self) -> bool:
         return len(self._slots) >= self.needed
+
+    def own(self, index: int) -> SlotId | None:
+        """The slot for the subtasks of an index; None while that is missing."""
+        return self._order[index]
 
     @property
     def complete(self) -> bool:
@@ -184,6 +188,27 @@ class SlotPool:
         """The slots by the index of their subtasks; a slot keeps its index while it lives."""
         return [slot for slot in self._order if slot is not None]
 
+    def places(self, taken: Iterable[tuple[int, SlotId]]) -> list[SlotId]:
+        """A slot for each index: its own, or while that is missing another one's, spread evenly.
+
+        taken: index and slot of each subtask that goes on where it is.
+        """
+        hosted: dict[SlotId, set[int]] = {slot: set() for slot in self.in_order()}
+        assert hosted, "a job runs on one slot at least"
+        for index, slot in enumerate(self._order):
+            if slot is not None:
+                hosted[slot].add(index)
+        for index, slot in taken:
+            if slot in hosted:
+                hosted[slot].add(index)
+        places: list[SlotId] = []
+        for index, own in enumerate(self._order):
+            known = (slot for slot, indices in hosted.items() if index in indices)
+            place = own or next(known, None) or min(hosted, key=lambda slot: len(hosted[slot]))
+            hosted[place].add(index)
+            places.append(place)
+        return places
+
     def address(self, slot: SlotId) -> str:
         return self._slots[slot].offer.address
 
@@ -216,10 +241,12 @@ class SlotPool:
 class SlotWait:
     """One wait for slots.
 
-    since_ms: when they were first missed. report_ms: when to say so next. grown_ms: when there were
-    more of them than ever before in this wait, ``most``; while they come, they are waited for.
+    every_ms: how often it is reported. since_ms: when they were first missed. report_ms: when to
+    say so next. grown_ms: when there were more of them than ever before in this wait, ``most``;
+    while they come, they are waited for.
     """
 
+    every_ms: int = AWAIT_REPORT_MS
     since_ms: int | None = None
     report_ms: int = 0
     grown_ms: int = 0
@@ -232,7 +259,7 @@ class SlotWait:
             return []
         if self.since_ms is None:
             self.since_ms = self.grown_ms = now_ms
-            self.report_ms = now_ms + AWAIT_REPORT_MS
+            self.report_ms = now_ms + self.every_ms
         if len(pool) > self.most:
             self.most, self.grown_ms = len(pool), now_ms
         assert self.since_ms <= self.grown_ms <= now_ms, "slots came while they were awaited"
@@ -246,7 +273,7 @@ class SlotWait:
     def report(self, pool: SlotPool, count: int, now_ms: int) -> list[SlotsAwaited]:
         if self.since_ms is None or now_ms < self.report_ms:
             return []
-        self.report_ms = now_ms + AWAIT_REPORT_MS
+        self.report_ms = now_ms + self.every_ms
         return [SlotsAwaited(len(pool), count, now_ms - self.since_ms)]
 
     def wake_at_ms(self, pool: SlotPool, timeout_ms: int) -> int | None:

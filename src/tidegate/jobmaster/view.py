@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskView:
-    """One subtask. timestamps_ms: wall clock at which it entered each state of this attempt."""
+    """One subtask. timestamps_ms: wall clock at which it entered each state of this attempt.
+
+    guest: it runs in the slot of another index until one of its own has come.
+    """
 
     index: int
     attempt: int
@@ -28,6 +31,7 @@ class SubtaskView:
     timestamps_ms: Mapping[ExecutionState, int]
     figures: SubtaskFigures
     restore_ms: int = 0
+    guest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -366,13 +366,15 @@ class JobSettings:
     times, with no checkpoint completed between, ends the job; None leaves that to ``restart``.
     silenced: names of the warnings that are not logged. summary: whether the driver says at the end
     what the job did. summary_file: where it adds that as JSON; None for nowhere.
-    last_checkpoint_ms: how long a job that is to be suspended waits for a checkpoint.
+    last_checkpoint_ms: how long a job that is to be suspended waits for a checkpoint. on_survivors:
+    whether slots that live host the subtasks of a lost one until another one has come.
     """
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     restart: RestartSettings = field(default_factory=NoRestart)
     repeats_max: int | None = None
     failover: FailoverStrategy = FailoverStrategy.REGION
+    on_survivors: bool = False
     rescale: RescaleSettings = field(default_factory=RescaleSettings)
     restore: RestoreSettings = field(default_factory=RestoreSettings)
     slot: SlotSettings = field(default_factory=SlotSettings)

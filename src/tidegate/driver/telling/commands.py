@@ -17,6 +17,9 @@ from tidegate.checkpoint.coordinator.commands import CheckpointEnded, MessageIgn
 from tidegate.jobmaster.commands import (
     Deployed,
     FallingBack,
+    GuestsDeployed,
+    GuestsReturn,
+    GuestsStay,
     RescaleDone,
     Rescaling,
     Restarting,
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics, SubtaskStatistics
     from tidegate.ha.filesystem import RunBlocking
-    from tidegate.jobmaster.commands import JobCommand
+    from tidegate.jobmaster.commands import Guests, JobCommand
     from tidegate.jobmaster.view import JobView
 
 REPEATS_TOLD: Final = 3
@@ -48,6 +51,9 @@ Told = (
     | Rescaling
     | RescaleDone
     | Deployed
+    | GuestsDeployed
+    | GuestsReturn
+    | GuestsStay
     | CheckpointEnded
     | MessageIgnored
 )
@@ -78,10 +84,25 @@ def tell(command: Told, log: structlog.typing.FilteringBoundLogger, hint: str) -
             log.warning("job not rescaled", parallelism=parallelism, error=str(error))
         case Deployed(attempt, restored, subtasks):
             log.info("subtasks deployed", subtasks=subtasks, attempt=attempt, restored=restored)
+        case GuestsDeployed(guests):
+            log.info("subtasks without a slot of their own run in others", guests=_listed(guests))
+        case GuestsReturn(guests=guests):
+            log.info("subtasks return to slots of their own", guests=_listed(guests))
+        case GuestsStay(guests, error):
+            log.warning(
+                "no further slot will come: subtasks stay in the slots of others, which work for "
+                "both. Rescale the job to the slots that it has, or mend what the error names",
+                guests=_listed(guests),
+                error=str(error),
+            )
         case CheckpointEnded():
             _tell_checkpoint(command, log)
         case MessageIgnored(execution, checkpoint, why):
             log.debug(why.value, checkpoint=checkpoint, attempt=execution.attempt)
+
+
+def _listed(guests: Guests) -> dict[str, list[str]]:
+    return {slot: list(names) for slot, names in guests.items()}
 
 
 def _tell_restart(command: Restarting, log: structlog.typing.FilteringBoundLogger) -> None:

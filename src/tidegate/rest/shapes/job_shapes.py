@@ -12,7 +12,7 @@ from tidegate.model.control import ExecutionState, JobStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidegate.jobmaster.view import FailureView, JobView, SubtaskView, VertexView
+    from tidegate.jobmaster.view import FailureView, JobView, StopView, SubtaskView, VertexView
     from tidegate.model.ids import SlotId
 
 Object = dict[str, object]
@@ -351,7 +351,7 @@ def cluster(job: JobView, version: str) -> Object:
 
 
 def waits(job: JobView) -> Object:
-    """Calls that have lasted over 10 s, and the tasks that a stop waits for. Not in Flink."""
+    """Calls of over 10 s, tasks that wait for a slot of their own or a stop for. Not in Flink."""
     calls = [
         {
             "task": slot.calling,
@@ -364,10 +364,23 @@ def waits(job: JobView) -> Object:
         for slot in job.slots
         if slot.long_call is not None
     ]
-    stopping = job.stopping
+    guests = [
+        {
+            "task": f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})",
+            "slot": subtask.slot,
+            "host": _host(job, subtask.slot),
+        }
+        for vertex in job.vertices
+        for subtask in vertex.subtasks
+        if subtask.guest
+    ]
+    return {"calls": calls, "guests": guests, "stop": _stop(job.stopping)}
+
+
+def _stop(stopping: StopView | None) -> Object | None:
     if stopping is None:
-        return {"calls": calls, "stop": None}
-    stop = {
+        return None
+    return {
         "duration": stopping.for_ms,
         "savepoint": stopping.savepoint,
         "waits-for": [
@@ -380,4 +393,3 @@ def waits(job: JobView) -> Object:
             for each in stopping.waits_for
         ],
     }
-    return {"calls": calls, "stop": stop}
