@@ -1,8 +1,9 @@
 """W1: running count and sum per key, 10,000 keys, a checkpoint each 500 ms, parallelism 2.
 
 Guards, against Flink on the JVM: records at least 0.5 times its rate, records with declared
-aggregates 2 times, Arrow batches 7 times, with declared aggregates 9 times; against the faster of PyFlink's two process-mode settings: records at least 60 times. On
-Spark; the local runtime stands beside it.
+aggregates 2 times, Arrow batches 7 times, with declared aggregates 9 times; against the faster of
+PyFlink's two process-mode settings: records at least 60 times. On Spark; the local runtime stands
+beside it.
 
 Sketch: a record costs a core some 0.8 µs in Python (map 0.1, hash and partition 0.15, pickling
 half of the records 0.07, process and state 0.47), so two cores pass about 2.5 M/s. A batch row

@@ -165,7 +165,7 @@ def test_rows_get_what_a_loop_finds_whatever_form_they_come_in_and_go_on_in(
 
 
 @given(st.lists(st.tuples(KEYS, st.floats(-1e9, 1e9)), min_size=1, max_size=60))
-def test_sums_of_floats_are_those_of_python_bit_for_bit(rows: list[tuple[int, float]]) -> None:
+def test_sums_of_floats_are_those_of_python_in_each_form(rows: list[tuple[int, float]]) -> None:
     row_type = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
     for form in ("rows", "columns"):
         running = Keyed(of_rows(row_type, *EACH))

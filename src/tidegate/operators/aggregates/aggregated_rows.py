@@ -73,7 +73,7 @@ class AggregatedRows:
     def reader(self, batch: RowBatch) -> Callable[[str], Values]:
         """A function that gives a column of the batch by its name."""
         if isinstance(batch, ColumnRows) and batch.fields == fields_of_type(self._type):
-            columns = dict(zip(self._fields, batch.columns, strict=True))
+            columns = dict(zip(self._fields, batch.columns[: batch.width], strict=True))
             return columns.__getitem__
         return lambda name: column_of(list(map(self._get(name), batch.values)), self._fields[name])
 
@@ -82,7 +82,7 @@ class AggregatedRows:
         if isinstance(batch, ColumnRows):
             made = [_column(each) for each in results]
             if all(each is not None for each in made):
-                columns = [*batch.columns, *cast("list[np.ndarray]", made)]
+                columns = [*batch.columns[: batch.width], *cast("list[np.ndarray]", made)]
                 return ColumnRows(columns, is_tuple=True, stamps=batch.stamps)
         values = [values_of(each, of) for each, of in zip(results, self._results, strict=True)]
         added = zip(*values, strict=True)
