@@ -28,9 +28,11 @@ from benchmarks.workload import (
 )
 from tidegate import (
     ColumnStateDescriptor,
+    Count,
     KeyedBatchFunction,
     KeyedProcessFunction,
     StreamExecutionEnvironment,
+    Sum,
     Types,
     ValueStateDescriptor,
     WatermarkStrategy,
@@ -109,6 +111,29 @@ def batch_job(env: StreamExecutionEnvironment, run: Run) -> None:
     ).process_batches(RunningCountOfBatches(), COUNTED).sink_to(sink(run))
 
 
+def declared_job(env: StreamExecutionEnvironment, run: Run) -> None:
+    """Declared aggregates over records: with a key that is a field, columns from end to end."""
+    keys = run.args.keys
+    env.from_sequence(0, run.records - 1).map(
+        lambda i: ((i * MULT & MASK) % keys, i), output_type=PAIR
+    ).key_by(lambda pair: pair[0], key_type=Types.LONG()).running(Count(), Sum("f1")).sink_to(
+        sink(run)
+    )
+
+
+def running_job(env: StreamExecutionEnvironment, run: Run) -> None:
+    """Declared aggregates over Arrow batches."""
+    keys = run.args.keys
+    numbers = env.from_source(
+        NumberSequenceSource(0, run.records - 1, arrow=True),
+        WatermarkStrategy.no_watermarks(),
+        "numbers",
+    )
+    numbers.map_batches(lambda batch: keyed(batch.column(0).to_numpy(), keys), KEYED).key_by(
+        "key"
+    ).running(Count(), Sum("value")).sink_to(sink(run))
+
+
 class RunningCountOfBatches(KeyedBatchFunction):
     """Count and sum so far, vectorised: the rows of a batch come out grouped by key."""
 
@@ -162,7 +187,7 @@ class LatestOfKeys(CountingWriter):
             rows = zip(*(column.to_pylist() for column in batch.batch.columns), strict=True)
         else:
             rows = batch.values
-        for key, count, total in rows:
+        for key, *_, count, total in rows:
             self._checksum += count
             if count > self._final.get(key, (0, 0))[0]:
                 self._final[key] = (count, total)
@@ -181,7 +206,14 @@ class LatestOfKeys(CountingWriter):
 W1 = Workload(
     "w1",
     __doc__ or "",
-    {"records": record_job, "listed": list_job, "reduce": reduce_job, "batches": batch_job},
+    {
+        "records": record_job,
+        "listed": list_job,
+        "reduce": reduce_job,
+        "declared": declared_job,
+        "batches": batch_job,
+        "running": running_job,
+    },
     keys=10_000,
     checkpoint_ms=500,
 )

@@ -91,7 +91,7 @@ def by_batch(transactions):
     """The same by columns."""
     keyed = timed(transactions).key_by("user", Types.LONG())
     features = Count(), Sum("amount"), Mean("amount"), Max("amount")
-    since_ever = keyed.aggregate_batches(*features).uid("since-ever")
+    since_ever = keyed.running(*features).uid("since-ever")
     return since_ever, keyed.window(LAST_MINUTE).aggregate_batches(*features).uid("last-minute")
 
 

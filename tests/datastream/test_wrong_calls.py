@@ -227,7 +227,7 @@ def test_a_function_that_passes_one_on_is_told_with_its_row(row: int, kind: str)
 
 def test_a_method_of_keyed_streams_is_told_without_a_key() -> None:
     stream: Any = numbers(environment())
-    for name in ("reduce", "window", "count_window", "aggregate_batches"):
+    for name in ("reduce", "window", "count_window", "aggregate_batches", "running"):
         with pytest.raises(AttributeError, match=f"{name} works on a keyed stream: call key_by"):
             getattr(stream, name)
         assert not hasattr(stream, name)

@@ -68,6 +68,12 @@ def column_counts(
     return counted.uid("column counts")
 
 
+def running_columns(env: StreamExecutionEnvironment, source: FileSource) -> DataStream[Any]:
+    """Numbers in Arrow batches, counted by key by a declared aggregate."""
+    keyed = env.from_source(source, source_name="columns").uid("columns").map_batches(with_key)
+    return keyed.key_by("key").running(Count()).uid("running")
+
+
 SIZE_MS, SLIDE_MS = 400, 100
 WINDOWED_SCHEMA = pa.schema(
     [

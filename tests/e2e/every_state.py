@@ -181,6 +181,14 @@ def counted(row: Row) -> Row:
     return {"kind": "column", "key": row["key"], "count": row["count"]}
 
 
+def counted_in_batch(row: Row) -> Row:
+    return {"kind": "running column", "key": row["key"], "count": row["count"]}
+
+
+def counted_row(row: tuple[int, int]) -> Row:
+    return {"kind": "running", "key": key_of(row[0]), "count": row[1]}
+
+
 def summed(row: Row) -> Row:
     return {"kind": "pane", **row}
 
@@ -203,6 +211,7 @@ def every_state(
     rules = timed.filter(is_rule).uid("is rule").broadcast(RULES)
     streams: list[DataStream[Row]] = [
         keyed.process(KeyedState(alarm_ms)).uid("keyed"),
+        keyed.running(Count()).uid("running").map(counted_row).uid("counted row"),
         keyed.connect(rules).process(BroadcastRules()).uid("rules"),
         *in_columns(timed),
     ]
@@ -223,4 +232,9 @@ def in_columns(timed: DataStream[int]) -> list[DataStream[Row]]:
     counts = batches.process_batches(RunningColumnCount(), COUNTED_SCHEMA).uid("columns")
     sliding = batches.window(SlidingEventTimeWindows(2 * EACH_MS, EACH_MS))
     panes = sliding.aggregate_batches(Count(), Sum("number")).uid("panes")
-    return [counts.map(counted).uid("counted"), panes.map(summed).uid("summed")]
+    running = batches.running(Count(), Sum("number").alias("total")).uid("running columns")
+    return [
+        counts.map(counted).uid("counted"),
+        panes.map(summed).uid("summed"),
+        running.map(counted_in_batch).uid("counted in batch"),
+    ]

@@ -2,12 +2,15 @@
 
 import os
 import signal
+from collections.abc import Callable
+from typing import Any
 
 from tests.e2e.arrow_jobs import (
     COUNTED_SCHEMA,
     WINDOWED_SCHEMA,
     column_counts,
     expected_window_counts,
+    running_columns,
     window_counts,
 )
 from tests.e2e.files import committed_rows, hidden_files, write_numbers
@@ -27,7 +30,7 @@ from tests.e2e.watch import (
     wait_recovered,
     wait_running,
 )
-from tidegate import JobClient
+from tidegate import DataStream, JobClient, StreamExecutionEnvironment
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.connectors import FileSink, FileSource
 from tidegate.jobmaster.view import JobView, SubtaskView
@@ -143,11 +146,24 @@ def check_kill_during_checkpoint(jobs: Jobs) -> None:
 
 def check_kill_over_columns(jobs: Jobs) -> None:
     """Arrow batches from files, state in columns: a reader is killed with parts in its hands."""
+    _check_kill_over(jobs, column_counts)
+
+
+def check_kill_over_running_aggregates(jobs: Jobs, **settings: object) -> None:
+    """The same, with declared aggregates that run."""
+    _check_kill_over(jobs, running_columns, **settings)
+
+
+def _check_kill_over(
+    jobs: Jobs,
+    counts: Callable[[StreamExecutionEnvironment, FileSource], DataStream[Any]],
+    **settings: object,
+) -> None:
     folder, out = jobs.folder / "in", jobs.folder / "out"
     write_numbers(folder, files=24, rows_each=200)
     source = FileSource.parquet(str(folder)).arrow().rate(1_200)
-    env = jobs.checkpointed(2, 200)
-    column_counts(env, source).sink_to(FileSink.parquet(str(out), COUNTED_SCHEMA))
+    env = jobs.checkpointed(2, 200, **settings)
+    counts(env, source).sink_to(FileSink.parquet(str(out), COUNTED_SCHEMA))
     client = jobs.start(env, "columns")
     wait_completed(client, 2)
     kill_slot(client, 0)

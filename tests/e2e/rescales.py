@@ -20,7 +20,14 @@ from tidegate.model.ids import CheckpointId
 RATE = 2_000.0
 PARALLELISMS = (1, 2, 4, 3, 1)
 BACKEND = "state.backend.type"
-FIXED = {"count": TOTAL, "column": TOTAL, "alarm": KEYS, "end": KEYS}
+FIXED = {
+    "count": TOTAL,
+    "column": TOTAL,
+    "running": TOTAL,
+    "running column": TOTAL,
+    "alarm": KEYS,
+    "end": KEYS,
+}
 TIMED = ("timer", "rules", "window", "pane")
 Found = Counter[str]
 

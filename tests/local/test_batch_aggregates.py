@@ -23,12 +23,14 @@ from tidegate import (
     Mean,
     OutputTag,
     ProcessWindowFunction,
+    Row,
     RuntimeContext,
     SlidingEventTimeWindows,
     Sum,
     Time,
     TimeWindow,
     TumblingEventTimeWindows,
+    Types,
     ValueStateDescriptor,
     WatermarkGenerator,
     WatermarkStrategy,
@@ -85,6 +87,28 @@ def test_features_of_a_model_are_those_of_row_functions_and_of_a_loop(jobs: Jobs
     rows = jobs.env(2).from_collection(list(map(transaction, range(TRANSACTIONS))))
     by_row = collected(rows.key_by("user").process(Features()))
     assert in_time(found) == in_time(by_row) == since_ever()
+
+
+@pytest.mark.slow
+def test_running_aggregates_of_declared_rows_are_those_of_batches_and_of_row_functions(
+    jobs: Jobs,
+) -> None:
+    fields = ["user", "amount", "time"]
+    row_type = Types.ROW_NAMED(fields, [Types.LONG()] * 3)
+    numbers = jobs.env(2).from_sequence(0, TRANSACTIONS - 1).set_parallelism(1)
+    pair_type = Types.TUPLE([Types.LONG()] * 3)
+    # A traced function: columns up to the exchange and behind it.
+    pairs = numbers.map(lambda n: (n % 100, n % 17, 10 * n), pair_type).set_parallelism(1)
+    keyed = pairs.key_by(lambda pair: pair[0], Types.LONG())
+    of_pairs = [type(each)() if each.column is None else type(each)("f1") for each in FEATURES]
+    found = collected(keyed.running(*of_pairs))
+    names = [*fields, *NAMES]
+    assert in_time([dict(zip(names, row, strict=True)) for row in found]) == since_ever()
+    rows = jobs.env(2).from_collection(
+        [Row(**transaction(number)) for number in range(TRANSACTIONS)], row_type
+    )
+    found = collected(rows.key_by("user").running(*FEATURES))
+    assert in_time([row.as_dict() for row in found]) == since_ever()
 
 
 def in_time(rows: list[dict[str, object]]) -> list[dict[str, object]]:
@@ -194,10 +218,24 @@ def test_a_wrong_column_fails_the_job_by_operator_and_column(jobs: Jobs) -> None
         collected(rows.key_by("k").window(TumblingEventTimeWindows(10)).aggregate_batches(Count()))
 
 
+def pairs(stream: DataStream[Any], key_type: Any = None) -> Any:
+    """Keyed tuples of a declared type."""
+    made = stream.map(lambda row: (row["k"], "text"), Types.TUPLE([Types.LONG(), Types.STRING()]))
+    return made.key_by(lambda pair: pair[0], key_type)
+
+
 @pytest.mark.parametrize(
     ("call", "what"),
     [
         (lambda s: s.key_by(len).aggregate_batches(Count()), "needs the key as a column"),
+        (lambda s: s.key_by("k").running(), "running has nothing to compute"),
+        (lambda s: s.key_by("k").running(Sum), "running takes aggregates, not Sum"),
+        (lambda s: pairs(s).running(Sum("f2")), "there is no field 'f2'"),
+        (lambda s: pairs(s).running(Sum("f1")), "has no meaning for a column of type string"),
+        (
+            lambda s: pairs(s, Types.TUPLE([Types.LONG()])).running(Count()),
+            "running keeps its state in columns, and TupleTypeInfo.Long. is not a type of keys",
+        ),
         (lambda s: s.key_by("k").aggregate_batches(), "has nothing to compute"),
         (lambda s: s.key_by("k").aggregate_batches(Count), "takes aggregates, not Count"),
         (

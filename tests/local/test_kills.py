@@ -50,6 +50,14 @@ def test_a_killed_reader_of_columns_loses_and_doubles_nothing(jobs: Jobs) -> Non
     kills.check_kill_over_columns(jobs)
 
 
+@pytest.mark.parametrize("unaligned", [False, True])
+def test_a_killed_slot_of_running_aggregates_loses_and_doubles_nothing(
+    jobs: Jobs, unaligned: bool
+) -> None:
+    setting = {"execution.checkpointing.unaligned.enabled": unaligned}
+    kills.check_kill_over_running_aggregates(jobs, **setting)
+
+
 @pytest.mark.feature("F188")
 def test_a_killed_driver_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
     drivers.check_killed_driver(tmp_path, spark=False)

@@ -23,7 +23,7 @@ from tidegate import (
 )
 from tidegate.api.aggregates import Aggregate
 from tidegate.errors import SerializerIncompatible
-from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
+from tidegate.operators.aggregates.running import RunningOperator
 
 
 def loop(rows: list[tuple[object, object]]) -> list[dict[str, object]]:
@@ -58,7 +58,7 @@ def of_values(seen: list[object]) -> dict[str, object]:
 
 
 def step(*aggregates: Aggregate, parallelism: int = 1) -> ColumnarStep:
-    return ColumnarStep(lambda: AggregateBatchesOperator(aggregates, "k"), parallelism=parallelism)
+    return ColumnarStep(lambda: RunningOperator(aggregates, "k"), parallelism=parallelism)
 
 
 def batch(rows: list[tuple[object, object]], kind: pa.DataType) -> pa.RecordBatch:

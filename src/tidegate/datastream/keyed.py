@@ -212,14 +212,30 @@ class KeyedStream(DataStream[T]):
         operator = batches.processing(func, output_schema, self._key, form)
         return self._keyed("ProcessBatches", operator, None)
 
+    def running(self, *aggregates: Aggregate) -> DataStream[Any]:
+        """Each record again with its key's aggregates so far behind it.
+
+        As ``COUNT(*) OVER (PARTITION BY key ORDER BY arrival)`` in SQL. Arrow batches get a column
+        for each aggregate, and so do records of no declared type, which become Arrow batches.
+        Records of a declared type get a field for each: a tuple, whose fields are named f0, f1 and
+        so on, stays a tuple; a value without fields, named ``value``, becomes one; all others
+        become a ``Row``. Records keep their order and their timestamps.
+
+        >>> sales.key_by("shop").running(Count(), Sum("price"), Max("price").alias("dearest"))
+        """
+        operator, made = batches.running_aggregates(self._key, aggregates, self._type, "running")
+        return self._keyed("Running", operator, made)
+
     def aggregate_batches(self, *aggregates: Aggregate) -> DataStream[Any]:
         """Each Arrow batch again with its key's aggregates so far behind each row.
 
-        The stream must be keyed by a column. Rows keep their order and their timestamps.
+        As ``running``, for Arrow batches alone: the stream must be keyed by a column. Rows keep
+        their order and their timestamps.
 
         >>> flights.key_by("carrier").aggregate_batches(Count(), Mean("dep_delay").alias("delay"))
         """
-        operator = batches.running_aggregates(self._key, aggregates, "aggregate_batches")
+        batches.key_column(self._key, "aggregate_batches")
+        operator, _ = batches.running_aggregates(self._key, aggregates, None, "aggregate_batches")
         return self._keyed("AggregateBatches", operator, None)
 
     def partition_custom(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from tidegate.api.rows.batches import take
+from tidegate.api.rows.batches import arrow_take, take
 from tidegate.checkpoint.channel_state.file_format import chunk, read_chunks
 from tidegate.checkpoint.channel_state.group import (
     Abort,
@@ -348,10 +348,4 @@ def within(batch: Batch, key_groups: KeyGroupRange) -> Batch:
     chosen = np.flatnonzero((groups >= key_groups.first) & (groups <= key_groups.last))
     if isinstance(batch, RowBatch):
         return take(batch, chosen.tolist())
-    times = batch.timestamps_ms
-    return ArrowBatch(
-        batch.batch.take(chosen),
-        None if times is None else times[chosen],
-        batch.key_column,
-        groups[chosen],
-    )
+    return arrow_take(batch, chosen)

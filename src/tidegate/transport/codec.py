@@ -1,13 +1,14 @@
 """Elements as bytes: rows as one pickle a batch, Arrow batches as Arrow IPC, marks as pickles.
 
-Bytes: docs/formats/wire.md.
+What `encode` gives stands alone, so that it can be kept in a file. A channel has an `Encoder` and a
+`Decoder`, and an Arrow schema goes over it once. Bytes: docs/formats/wire.md.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -17,10 +18,17 @@ from tidegate.model.elements import ArrowBatch, Element, Mark, RowBatch
 from tidegate.typeinfo.pickling import loads
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tidegate.transport.wire import Buffer
 
-_ROWS, _ARROW, _MARK, _COLUMNS = 1, 2, 3, 4
+_ROWS, _ARROW, _MARK, _COLUMNS, _ARROW_OF_SCHEMA = 1, 2, 3, 4, 5
 _KIND = struct.Struct("!BI")
+
+_WORD: Final = 8
+_BEFORE: Final = 23
+"""Bytes of a frame before its element: the length and the header. What a process has received
+begins at a multiple of 8 bytes, so columns are laid out from there: NumPy copies what is askew."""
 
 Times = list[int] | None
 Keys = list[object] | None
@@ -59,7 +67,46 @@ def decode(data: memoryview) -> Element:
         return _decode_arrow(body, extra)
     if kind == _MARK:
         return cast("Mark", loads(body))
-    raise FormatError("unknown kind of element", offset=0, expected="1, 2 or 3", found=str(kind))
+    raise FormatError("unknown kind of element", offset=0, expected="1 to 4", found=str(kind))
+
+
+class Encoder:
+    """Encodes the elements of one channel, each schema once."""
+
+    def __init__(self) -> None:
+        self._link: object = None
+        self._schema: pa.Schema | None = None
+
+    def encode(self, element: Element, link: object) -> list[Buffer]:
+        """Encodes an element, as the function `encode`. link: a new one knows no schema yet."""
+        if not isinstance(element, ArrowBatch):
+            return encode(element)
+        schema = element.batch.schema
+        known = self._schema is not None and self._link is link
+        if known and schema.equals(self._schema, check_metadata=True):
+            return _encode_of_schema(element)
+        self._link = link
+        # A message without a schema has no dictionaries, which come between the two.
+        self._schema = schema if all(_goes_alone(field.type) for field in schema) else None
+        return _encode_arrow(element)
+
+
+class Decoder:
+    """Decodes the elements of one channel, in their order."""
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+
+    def decode(self, data: memoryview) -> Element:
+        """Decodes the next element, as the function `decode`."""
+        if bytes(data[:1]) == bytes([_ARROW_OF_SCHEMA]) and len(data) >= _KIND.size:
+            if self._schema is None:
+                raise FormatError("an Arrow batch whose schema has not come", offset=0)
+            return _decode_of_schema(data, self._schema)
+        element = decode(data)
+        if isinstance(element, ArrowBatch):
+            self._schema = element.batch.schema
+        return element
 
 
 def check_batch(data: memoryview) -> None:
@@ -110,14 +157,14 @@ def _encode_columns(batch: ColumnRows) -> list[Buffer]:
     kinds = [None if each is None else each.dtype.str for each in arrays]
     shape = (len(batch), batch.is_tuple, batch.key_column, batch.width, kinds)
     side = pickle.dumps(shape, protocol=5)
-    parts = [np.ascontiguousarray(each).data.cast("B") for each in arrays if each is not None]
-    return [_KIND.pack(_COLUMNS, len(side)), side, *parts]
+    parts = [_bytes_of(each) for each in arrays if each is not None]
+    return [_KIND.pack(_COLUMNS, len(side)), side, _padding(side), *parts]
 
 
 def _decode_columns(body: memoryview, side_bytes: int) -> ColumnRows:
     rows, is_tuple, key_column, width, kinds = loads(body[:side_bytes])
     arrays: list[np.ndarray | None] = []
-    at = side_bytes
+    at = _aligned(side_bytes)
     for kind in kinds:
         array = None if kind is None else np.frombuffer(body, kind, rows, at)
         at += 0 if array is None else array.nbytes
@@ -153,3 +200,62 @@ def _decode_arrow(body: memoryview, side_bytes: int) -> ArrowBatch:
     with pa.ipc.open_stream(pa.py_buffer(body[side_bytes:])) as reader:
         batch = reader.read_next_batch()
     return ArrowBatch(batch, timestamps, key_column, groups)
+
+
+def _encode_of_schema(batch: ArrowBatch) -> list[Buffer]:
+    arrays = (batch.timestamps_ms, batch.key_groups)
+    kinds = [None if each is None else each.dtype.str for each in arrays]
+    side = pickle.dumps((len(batch), batch.key_column, *kinds), protocol=5)
+    parts = [_bytes_of(each) for each in arrays if each is not None]
+    filling = bytes(-sum(map(len, parts)) % _WORD)
+    message = memoryview(batch.batch.serialize())
+    head = _KIND.pack(_ARROW_OF_SCHEMA, len(side))
+    return [head, side, _padding(side), *parts, filling, message]
+
+
+def _decode_of_schema(data: memoryview, schema: pa.Schema) -> ArrowBatch:
+    import pyarrow as pa
+
+    _, side_bytes = _KIND.unpack_from(data)
+    body = data[_KIND.size :]
+    rows, key_column, *kinds = cast(
+        "tuple[int, str | None, str | None, str | None]", loads(body[:side_bytes])
+    )
+    at = _aligned(side_bytes)
+    arrays: list[np.ndarray | None] = []
+    for kind in kinds:
+        array = None if kind is None else np.frombuffer(body, np.dtype(kind), rows, at)
+        arrays.append(array)
+        at += 0 if array is None else array.nbytes
+    at += -(at - _aligned(side_bytes)) % _WORD
+    batch = pa.ipc.read_record_batch(pa.py_buffer(body[at:]), schema)
+    stamps, groups = arrays
+    return ArrowBatch(batch, stamps, key_column, groups)
+
+
+def _goes_alone(kind: pa.DataType) -> bool:
+    """True if columns of this type need nothing but their schema, so no dictionary anywhere."""
+    import pyarrow as pa
+
+    is_a = pa.types
+    if is_a.is_struct(kind):
+        return all(_goes_alone(field.type) for field in kind)
+    if is_a.is_map(kind):
+        return _goes_alone(kind.key_type) and _goes_alone(kind.item_type)
+    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
+        return _goes_alone(kind.value_type)
+    special = is_a.is_dictionary(kind) or is_a.is_run_end_encoded(kind) or is_a.is_nested(kind)
+    return not special and not isinstance(kind, pa.BaseExtensionType)
+
+
+def _aligned(side_bytes: int) -> int:
+    """Where columns begin in a body, behind what stands beside them."""
+    return side_bytes + -(_BEFORE + _KIND.size + side_bytes) % _WORD
+
+
+def _padding(side: bytes) -> bytes:
+    return bytes(_aligned(len(side)) - len(side))
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(array).data.cast("B")

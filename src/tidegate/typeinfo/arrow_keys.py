@@ -1,8 +1,8 @@
-"""Hash codes of the keys in an Arrow column, without making Python objects of them."""
+"""Keys in Arrow columns: their types, and their hash codes without making Python objects."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,16 @@ from tidegate.errors import UnsupportedKey
 from tidegate.typeinfo import hash_columns
 from tidegate.typeinfo.types import (
     BOOLEAN,
+    BYTE,
     BYTES,
+    CHAR,
     DOUBLE,
     FLOAT,
     INSTANT,
+    INT,
     INTEGER_BITS,
     LONG,
+    SHORT,
     SQL_DATE,
     SQL_TIME,
     SQL_TIMESTAMP,
@@ -24,16 +28,51 @@ from tidegate.typeinfo.types import (
     BasicTypeInfo,
     NumberTypeInfo,
     TypeInformation,
+    written_as,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from tidegate.typeinfo.hash_columns import Codes
 
+_NUMBERS: Final[Mapping[TypeInformation, pa.DataType]] = {
+    BYTE: pa.int64(),
+    SHORT: pa.int64(),
+    INT: pa.int64(),
+    LONG: pa.int64(),
+    BOOLEAN: pa.bool_(),
+    FLOAT: pa.float64(),
+    DOUBLE: pa.float64(),
+    SQL_DATE: pa.date32(),
+    SQL_TIME: pa.time64("ns"),
+    SQL_TIMESTAMP: pa.timestamp("ns"),
+    INSTANT: pa.timestamp("ns", "UTC"),
+}
+_TEXTS: Final[Mapping[TypeInformation, pa.DataType]] = {
+    STRING: pa.large_string(),
+    CHAR: pa.large_string(),
+    BYTES: pa.large_binary(),
+}
+
 _NANOS_A_SECOND = 1_000_000_000
 _NANOS_A_DAY = 86_400 * _NANOS_A_SECOND
 _NANOS = {"s": _NANOS_A_SECOND, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def arrow_key_type(key_type: TypeInformation) -> pa.DataType:
+    """Arrow type in which all keys of a type are stored. Raises UnsupportedKey."""
+    written = written_as(key_type)
+    found = _NUMBERS.get(written) or _TEXTS.get(written)
+    if found is None:
+        raise UnsupportedKey(
+            f"{key_type} is not a type of keys for columns",
+            where="keyed columns",
+            remedy="Key Arrow batches by a text, a number, bytes, a date or a time.",
+        )
+    return found
 
 
 def key_type_of_column(column: pa.Array | pa.ChunkedArray, where: str) -> TypeInformation:
@@ -118,6 +157,8 @@ def _key_type(arrow: pa.DataType) -> TypeInformation | None:
 
 def _codes_of_integers(array: pa.Array, bits: int, where: str) -> Codes:
     numbers: NDArray[Any] = array.to_numpy()
+    if numbers.dtype == np.int64 and bits == 64:
+        return hash_columns.codes_of_longs(numbers)
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     if len(numbers) and (int(numbers.min()) < low or int(numbers.max()) > high):
         beyond = numbers.min() if int(numbers.min()) < low else numbers.max()

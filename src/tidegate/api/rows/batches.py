@@ -19,7 +19,9 @@ from tidegate.typeinfo.copies import IMMUTABLE, private_copy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from tidegate.model.elements import Batch
 
@@ -163,6 +165,22 @@ def take(rows: RowBatch, chosen: list[int]) -> RowBatch:
         None if rows.timestamps_ms is None else list(pick(rows.timestamps_ms)),
         None if rows.keys is None else list(pick(rows.keys)),
         None if rows.key_groups is None else list(pick(rows.key_groups)),
+    )
+
+
+def arrow_take(batch: ArrowBatch, chosen: NDArray[np.intp]) -> ArrowBatch:
+    """The rows at these positions, which are positions of rows, in that order; with their keys."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # Looking for positions out of bounds takes Arrow as long as taking the rows.
+    rows = cast("pa.RecordBatch", pc.take(batch.batch, pa.array(chosen), boundscheck=False))
+    stamps, groups = batch.timestamps_ms, batch.key_groups
+    return ArrowBatch(
+        rows,
+        None if stamps is None else stamps.take(chosen),
+        batch.key_column,
+        None if groups is None else groups.take(chosen),
     )
 
 

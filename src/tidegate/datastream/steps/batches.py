@@ -11,7 +11,8 @@ from tidegate.api.functions import (
     MapFunction,
 )
 from tidegate.datastream.checking import checks
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, UnsupportedKey
+from tidegate.typeinfo.types import MapTypeInfo, is_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tidegate.api.aggregates import Aggregate
     from tidegate.api.operator import KeyBy, Operator
     from tidegate.operators.arrow import Form
+    from tidegate.typeinfo.types import TypeInformation
 
 
 def mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator:
@@ -61,11 +63,38 @@ def processing(
     return ProcessBatchesOperator(func, schema, column, key.key_type, form)
 
 
-def running_aggregates(key: KeyBy, aggregates: Sequence[object], call: str) -> Operator:
-    from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
+def running_aggregates(
+    key: KeyBy, aggregates: Sequence[object], row_type: TypeInformation | None, call: str
+) -> tuple[Operator, TypeInformation | None]:
+    """An operator, and the type of its results. Raises GraphError.
 
-    column = key_column(key, call)
-    return AggregateBatchesOperator(_checked(aggregates, [column], call), column, key.key_type)
+    row_type: declared; None for records that become Arrow batches.
+    """
+    from tidegate.operators.aggregates.aggregated_columns import AggregatedColumns
+    from tidegate.operators.aggregates.aggregated_rows import AggregatedRows
+    from tidegate.operators.aggregates.running import RunningOperator
+
+    checked = _checked(aggregates, [] if key.column is None else [key.column], call)
+    if row_type is None or is_any(row_type) or isinstance(row_type, MapTypeInfo):
+        return RunningOperator(checked, key.column, key.key_type), None
+    rows = AggregatedRows(row_type, checked, call)
+    AggregatedColumns(checked, rows.schema, call)
+    _check_key_of_columns(key, call)
+    operator = RunningOperator(checked, key.column, key.key_type, rows)
+    return operator, rows.result_type
+
+
+def _check_key_of_columns(key: KeyBy, call: str) -> None:
+    from tidegate.typeinfo.arrow_keys import arrow_key_type
+
+    if is_any(key.key_type):
+        return
+    try:
+        arrow_key_type(cast("TypeInformation", key.key_type))
+    except UnsupportedKey as error:
+        raise GraphError(
+            f"{call} keeps its state in columns, and {error.what}", where=call, remedy=error.remedy
+        ) from None
 
 
 def window_aggregates(

@@ -54,8 +54,8 @@ class Accumulator(Protocol):
         """Adds the values of another pane, for these rows of both."""
         ...
 
-    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        """Adds values in the groups' order; returns the result after each."""
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
+        """Adds values in the groups' order; returns the result after each, in that order."""
         ...
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array: ...
@@ -75,11 +75,11 @@ class CountAccumulator:
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         pane.column(self._count).at(np.add, rows, part.column(self._count).get(rows))
 
-    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         column = pane.column(self._count)
         before = column.get(groups.keys)
         column.put(groups.keys, before + groups.lengths)
-        return pa.array(groups.within() + np.repeat(before, groups.lengths))
+        return groups.running_count(before)
 
     def counts(self, pane: _Holder, rows: Longs) -> Longs:
         return pane.column(self._count).get(rows)
@@ -107,7 +107,7 @@ class FoldAccumulator:
         pane.column(self._value).at(self._ufunc, rows, part.column(self._value).get(rows))
         pane.column(self._seen).put(rows[seen], _TRUE)
 
-    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         column = pane.column(self._value)
         before = column.get(groups.keys)
         if self._ufunc is np.add and values.dtype.kind in "iu":
@@ -116,14 +116,14 @@ class FoldAccumulator:
             made = groups.running(self._ufunc, values, before)
         column.put(groups.keys, made[groups.lasts])
         pane.column(self._seen).put(groups.keys, _TRUE)
-        return _array(made, self.type)
+        return made
 
     def values(self, pane: _Holder, rows: Longs) -> Values:
         return pane.column(self._value).get(rows)
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         missing = ~pane.column(self._seen).get(rows)
-        return _array(self.values(pane, rows), self.type, missing)
+        return array_of(self.values(pane, rows), self.type, missing)
 
 
 class MeanAccumulator:
@@ -143,15 +143,15 @@ class MeanAccumulator:
         self._total.merge(pane, rows, part)
         self._count.merge(pane, rows, part)
 
-    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         totals = self._total.run(pane, groups, values)
         counts = self._count.run(pane, groups, values)
-        return pa.array(_doubles(totals) / counts.to_numpy())
+        return _doubles(array_of(totals, self._total.type)) / counts
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         counts = self._count.counts(pane, rows)
         none = counts == 0
-        totals = _doubles(_array(self._total.values(pane, rows), self._total.type))
+        totals = _doubles(array_of(self._total.values(pane, rows), self._total.type))
         return pa.array(totals / np.where(none, 1, counts), mask=none)
 
 
@@ -184,7 +184,7 @@ class EndAccumulator:
         values, stamps = part.column(self._value).get(own), part.column(self._stamp).get(own)
         self.add(pane, own, values, stamps)
 
-    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         column, seen = pane.column(self._value), pane.column(self._seen)
         if self._last:
             column.put(groups.keys, values[groups.lasts])
@@ -195,11 +195,11 @@ class EndAccumulator:
             column.put(groups.keys[~known], firsts[~known])
             made = np.repeat(column.get(groups.keys), groups.lengths)
         seen.put(groups.keys, _TRUE)
-        return _array(made, self.type)
+        return made
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         missing = ~pane.column(self._seen).get(rows)
-        return _array(pane.column(self._value).get(rows), self.type, missing)
+        return array_of(pane.column(self._value).get(rows), self.type, missing)
 
 
 class CollectAccumulator:
@@ -221,14 +221,14 @@ class CollectAccumulator:
         for row, each in zip(rows, values, strict=True):
             lists[row].extend(each)
 
-    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
-        made: list[tuple[object, ...]] = []
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
+        made = np.empty(len(values), object)
         rows = np.repeat(groups.keys, groups.lengths).tolist()
         lists = _gathered(pane, self._lists, groups.keys.tolist(), list)
-        for row, value in zip(rows, values.tolist(), strict=True):
+        for at, (row, value) in enumerate(zip(rows, values.tolist(), strict=True)):
             lists[row].append(value)
-            made.append(tuple(lists[row]))
-        return pa.array(made, self.type)
+            made[at] = tuple(lists[row])
+        return made
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         lists = pane.column(self._lists).get(rows)
@@ -255,14 +255,14 @@ class DistinctAccumulator:
         for row, values in zip(listed, part.column(self._sets).get(rows), strict=True):
             sets[row] |= _distinct(values or ())
 
-    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         made: list[int] = []
         rows = np.repeat(groups.keys, groups.lengths).tolist()
         sets = _gathered(pane, self._sets, groups.keys.tolist(), _distinct)
         for row, value in zip(rows, values.tolist(), strict=True):
             sets[row].add(value if value == value else math.nan)
             made.append(len(sets[row]))
-        return pa.array(made, _LONG)
+        return np.array(made, np.int64)
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         return pa.array([len(each or ()) for each in pane.column(self._sets).get(rows)], _LONG)
@@ -369,7 +369,8 @@ def _doubles(array: pa.Array) -> NDArray[np.float64]:
     return array.cast(_DOUBLE).fill_null(0.0).to_numpy()
 
 
-def _array(values: Values, arrow: pa.DataType, missing: Values | None = None) -> pa.Array:
+def array_of(values: Values, arrow: pa.DataType, missing: Values | None = None) -> pa.Array:
+    """Results as an Arrow array. missing: mask of those that are null; None for none."""
     if values.dtype.kind == "O":
         return pa.array(values.tolist(), arrow)
     return pa.array(values, arrow, mask=missing if missing is not None and missing.any() else None)

@@ -184,9 +184,7 @@ class FoldedKeys:
         results: list[NDArray[Any]] = []
         for table, column in zip(self._table, made, strict=True):
             table[groups.keys] = column.take(groups.lasts)
-            result = np.empty_like(column)
-            result[groups.order] = column
-            results.append(result)
+            results.append(column.take(groups.places))
         self._has[groups.keys] = self._changed[groups.keys] = True
         return results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ _LONG_GROUP: Final = 128
 """Groups of more rows are accumulated one by one, shorter ones all together, row by row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Groups:
     """Rows of a batch in the order of their keys' rows; in a key in the order of the batch.
 
@@ -49,14 +50,25 @@ class Groups:
     def lasts(self) -> Longs:
         return self.starts + self.lengths - 1
 
-    def within(self) -> Longs:
-        """Number of each row in its group, from 1."""
-        return np.arange(1, len(self.order) + 1) - np.repeat(self.starts, self.lengths)
+    @cached_property
+    def places(self) -> Longs:
+        """Where each row of the batch stands in the groups' order."""
+        made = np.empty(len(self.order), np.int64)
+        made[self.order] = np.arange(len(made))
+        return made
+
+    def running_count(self, before: Longs) -> Longs:
+        """Number of each row in its group. before: rows that the group had."""
+        made = np.repeat(before - self.starts + 1, self.lengths)
+        made += np.arange(len(made))
+        return made
 
     def running_sum(self, values: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
         """Running sum of each group's integers. before: its start value."""
         totals = np.cumsum(values)
-        return totals + np.repeat(before - totals[self.starts] + values[self.starts], self.lengths)
+        offsets = before - totals.take(self.starts) + values.take(self.starts)
+        totals += np.repeat(offsets, self.lengths)
+        return totals
 
     def running(self, ufunc: np.ufunc, values: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
         """Running fold of each group's values by ``ufunc``, starting with before."""

@@ -25,7 +25,7 @@ from tidegate.api.operator import Operator
 from tidegate.api.state import OperatorStateDescriptor, RedistributionMode
 from tidegate.errors import BadRecord
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, ArrowBatch
-from tidegate.operators.aggregates.aggregate_batches import AggregatedColumns
+from tidegate.operators.aggregates.aggregated_columns import AggregatedColumns
 from tidegate.operators.aggregates.groups import Groups
 from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch, first_row
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidegate.api.state import KeyedPane
     from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
     from tidegate.model.elements import Batch, Watermark
-    from tidegate.operators.aggregates.aggregate_batches import ColumnValues
+    from tidegate.operators.aggregates.aggregated_columns import ColumnValues
     from tidegate.typeinfo.types import TypeInformation
 
     Longs = NDArray[np.int64]
@@ -163,7 +163,7 @@ class WindowAggregateBatchesOperator(Operator):
     def _add(
         self, columns: AggregatedColumns, batch: pa.RecordBatch, rows: Longs, stamps: Longs
     ) -> None:
-        values = columns.values(batch)
+        values = columns.values(batch.column)
         slices = self._slices.starts_of(stamps)
         begin, end = int(slices.min()), int(slices.max())
         if begin == end:

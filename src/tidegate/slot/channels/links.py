@@ -132,7 +132,8 @@ class Links:
 
     def add_input(self, linked: Linked, gate: Gate, channel: InputChannel) -> None:
         """Elements of this channel come to this gate from now on."""
-        self._inputs[_key(channel.id, linked.execution)] = _Input(linked, gate, channel)
+        found = _Input(linked, gate, channel, codec.Decoder())
+        self._inputs[_key(channel.id, linked.execution)] = found
 
     def add_output(self, linked: Linked, output: ChannelOutput) -> None:
         """Credit for this channel goes to this output from now on."""
@@ -149,7 +150,7 @@ class Links:
         if slot == self._slot:
             return _NearConsumer(self._inputs, _key(channel, execution))
         header = _frame(FrameKind.ELEMENT, execution, channel)
-        return _FarConsumer(self._wires, slot, header)
+        return _FarConsumer(self._wires, slot, header, codec.Encoder())
 
     def to_producer(self, execution: ExecutionId, channel: ChannelId, slot: SlotId) -> Producer:
         if slot == self._slot:
@@ -174,7 +175,7 @@ class Links:
         if found is None:
             return
         try:
-            element = codec.decode(frame[HEADER_BYTES:])
+            element = found.decoder.decode(frame[HEADER_BYTES:])
         except Exception as error:
             found.linked.fail(error)
         else:
@@ -195,6 +196,7 @@ class _Input:
     linked: Linked
     gate: Gate
     channel: InputChannel
+    decoder: codec.Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +238,12 @@ class _FarConsumer:
     wires: Mapping[SlotId, Wire]
     slot: SlotId
     header: bytes
+    encoder: codec.Encoder
 
     def send(self, element: Element) -> None:
         wire = self.wires.get(self.slot)
         if wire is not None:
-            wire.send([self.header, *codec.encode(element)])
+            wire.send([self.header, *self.encoder.encode(element, wire)])
 
 
 @dataclass(frozen=True, slots=True)

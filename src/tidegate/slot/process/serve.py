@@ -41,10 +41,17 @@ if TYPE_CHECKING:
     from tidegate.model.chance import Chance
     from tidegate.model.control import SlotInvitation
 
-_M_ARENA_MAX: Final = -8
-"""Of glibc's ``mallopt``: how many heaps a process may have."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""Of glibc's ``mallopt``: free memory that a heap keeps at its end, bytes from which a piece gets
+pages of its own, and how many heaps a process may have."""
 
 HEAPS_MAX: Final = 2
+
+KEPT_BYTES: Final = 64 << 20
+"""Free memory that a slot keeps at the end of a heap, for the columns of the next batch."""
+
+OWN_PAGES_BYTES: Final = 8 << 20
+"""Arrays of state give their pages back when they go; a column of 65,536 rows is far smaller."""
 
 _PRINTED_EACH_S: Final = 0.2
 
@@ -55,10 +62,11 @@ EXIT_LOST = 70
 def serve(invitation: SlotInvitation) -> str:
     """Serve as a slot until the job is over; the result says why it ended.
 
-    Leaves nothing behind in the process but a limit on its heaps: no thread, socket, handler or
+    Leaves nothing behind in the process but limits of its heaps: no thread, socket, handler or
     import hook. Raises PeerLost if the driver cannot be reached.
     """
     share_heaps()
+    keep_pages()
     make_room()
     chance = SeededChance(secrets.randbits(64))
     host = invitation.host or address_towards(invitation.driver)
@@ -114,9 +122,26 @@ def share_heaps() -> None:
     What one of RocksDB's threads or of the pool has freed there is of no use to the others, so
     that a slot that runs for hours would go on growing. Whoever sets MALLOC_ARENA_MAX knows better.
     """
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        _mallopt(_M_ARENA_MAX, HEAPS_MAX)
+
+
+def keep_pages() -> None:
+    """Have heaps keep the memory of a batch's columns for the next batch.
+
+    Else the system takes the pages back at the end of each batch and clears them for the next, an
+    eighth of the time that a row of an Arrow batch costs (benchmarks/pairs.py, w1-batches). Whoever
+    sets MALLOC_TRIM_THRESHOLD_ knows better.
+    """
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
+        _mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        _mallopt(_M_MMAP_THRESHOLD, OWN_PAGES_BYTES)
+
+
+def _mallopt(option: int, value: int) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
-        mallopt(_M_ARENA_MAX, HEAPS_MAX)
+    if mallopt is not None:
+        mallopt(option, value)
 
 
 @contextlib.contextmanager

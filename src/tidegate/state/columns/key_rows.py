@@ -7,58 +7,22 @@ batch, so that each different key of a batch is looked up once.
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from tidegate.errors import SerializerIncompatible, UnsupportedKey
-from tidegate.typeinfo.arrow_keys import key_type_of_column
+from tidegate.typeinfo.arrow_keys import arrow_key_type, key_type_of_column
 from tidegate.typeinfo.long_index import LongIndex
-from tidegate.typeinfo.types import (
-    BOOLEAN,
-    BYTE,
-    BYTES,
-    CHAR,
-    DOUBLE,
-    FLOAT,
-    INSTANT,
-    INT,
-    LONG,
-    SHORT,
-    SQL_DATE,
-    SQL_TIME,
-    SQL_TIMESTAMP,
-    STRING,
-    TypeInformation,
-    written_as,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from tidegate.typeinfo.long_index import Longs
-
-_NUMBERS: Final[Mapping[TypeInformation, pa.DataType]] = {
-    BYTE: pa.int64(),
-    SHORT: pa.int64(),
-    INT: pa.int64(),
-    LONG: pa.int64(),
-    BOOLEAN: pa.bool_(),
-    FLOAT: pa.float64(),
-    DOUBLE: pa.float64(),
-    SQL_DATE: pa.date32(),
-    SQL_TIME: pa.time64("ns"),
-    SQL_TIMESTAMP: pa.timestamp("ns"),
-    INSTANT: pa.timestamp("ns", "UTC"),
-}
-_TEXTS: Final[Mapping[TypeInformation, pa.DataType]] = {
-    STRING: pa.large_string(),
-    CHAR: pa.large_string(),
-    BYTES: pa.large_binary(),
-}
+    from tidegate.typeinfo.types import TypeInformation
 
 
 class KeyRows:
@@ -138,21 +102,9 @@ class KeyRows:
     def _open(self, key_type: TypeInformation) -> _Numbers | _Texts:
         arrow = arrow_key_type(key_type)
         self._key_type = key_type
-        self._index = _Numbers(arrow) if written_as(key_type) in _NUMBERS else _Texts(arrow)
+        is_long = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
+        self._index = _Texts(arrow) if is_long else _Numbers(arrow)
         return self._index
-
-
-def arrow_key_type(key_type: TypeInformation) -> pa.DataType:
-    """Arrow type in which all keys of a type are stored. Raises UnsupportedKey."""
-    written = written_as(key_type)
-    found = _NUMBERS.get(written) or _TEXTS.get(written)
-    if found is None:
-        raise UnsupportedKey(
-            f"{key_type} is not a type of keys for columns",
-            where="keyed columns",
-            remedy="Key Arrow batches by a text, a number, bytes, a date or a time.",
-        )
-    return found
 
 
 class _Numbers:

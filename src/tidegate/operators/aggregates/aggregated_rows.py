@@ -1,0 +1,167 @@
+"""Rows of a declared type whose fields are aggregated: read as columns, made anew with results."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from flinkformat.row import Row
+from tidegate.api import aggregates
+from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
+from tidegate.errors import GraphError
+from tidegate.model.elements import RowBatch
+from tidegate.typeinfo.arrow import column_of, column_type, values_of
+from tidegate.typeinfo.types import (
+    BIG_DEC,
+    BIG_INT,
+    DOUBLE,
+    DURATION,
+    LONG,
+    ListTypeInfo,
+    RecordTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    holds_pickled,
+    names_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+
+    from tidegate.api.aggregates import Aggregate
+    from tidegate.operators.aggregates.aggregated_columns import Values
+
+VALUE = "value"
+"""Name of the only column of rows that have no fields."""
+
+
+class AggregatedRows:
+    """How rows of one type are read, and made anew with a result for each aggregate.
+
+    Fields of a tuple are named f0, f1 and so on. A tuple stays a tuple, a value without fields
+    becomes one, all other rows become a Row. Raises GraphError for a field that is not there, or
+    that can't be a column.
+    """
+
+    def __init__(self, row_type: TypeInformation, given: Sequence[Aggregate], call: str) -> None:
+        self._type = row_type
+        names = names_of(row_type) or (VALUE,)
+        types = row_type.children if names_of(row_type) else (row_type,)
+        self._fields = dict(zip(names, types, strict=True))
+        for each in given:
+            self._check(each, call)
+        self._results = tuple(self._type_of(each) for each in given)
+        self._names = (*names, *(each.output for each in given))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The fields as columns; one that can't be aggregated as the bytes of its pickle."""
+        return pa.schema([pa.field(name, column_type(of)) for name, of in self._fields.items()])
+
+    @property
+    def result_type(self) -> TypeInformation:
+        types = (*self._fields.values(), *self._results)
+        if isinstance(self._type, RowTypeInfo | RecordTypeInfo):
+            return RowTypeInfo(types, self._names)
+        return TupleTypeInfo(types)
+
+    def reader(self, batch: RowBatch) -> Callable[[str], Values]:
+        """A function that gives a column of the batch by its name."""
+        if isinstance(batch, ColumnRows) and batch.fields == fields_of_type(self._type):
+            columns = dict(zip(self._fields, batch.columns[: batch.width], strict=True))
+            return columns.__getitem__
+        return lambda name: column_of(list(map(self._get(name), batch.values)), self._fields[name])
+
+    def result(self, batch: RowBatch, results: Sequence[pa.Array]) -> RowBatch:
+        """The rows with their results, which stay columns where all can be."""
+        if isinstance(batch, ColumnRows):
+            made = [_column(each) for each in results]
+            if all(each is not None for each in made):
+                columns = [*batch.columns[: batch.width], *cast("list[np.ndarray]", made)]
+                return ColumnRows(columns, is_tuple=True, stamps=batch.stamps)
+        values = [values_of(each, of) for each, of in zip(results, self._results, strict=True)]
+        added = zip(*values, strict=True)
+        return RowBatch(list(map(self._joined, batch.values, added)), batch.timestamps_ms)
+
+    def _joined(self, row: Any, added: tuple[object, ...]) -> object:
+        match self._type:
+            case TupleTypeInfo():
+                return row + added
+            case RowTypeInfo():
+                return Row.of_parts([*row, *added], self._names, row.get_row_kind())
+            case RecordTypeInfo(field_names=names):
+                return Row.named(self._names, [*(getattr(row, name) for name in names), *added])
+            case _:
+                return (row, *added)
+
+    def _get(self, name: str) -> Callable[[Any], Any]:
+        match self._type:
+            case TupleTypeInfo() | RowTypeInfo():
+                return operator.itemgetter(list(self._fields).index(name))
+            case RecordTypeInfo():
+                return operator.attrgetter(name)
+            case _:
+                return _same
+
+    def _check(self, aggregate: Aggregate, call: str) -> None:
+        name = aggregate.column
+        if aggregate.output in self._fields:
+            raise GraphError(
+                f"there is a field '{aggregate.output}' already in {self._type}",
+                where=call,
+                remedy=f"Name the aggregate otherwise: {aggregate}.alias('name').",
+            )
+        if name is None:
+            return
+        if name not in self._fields:
+            raise GraphError(
+                f"there is no field '{name}' in {self._type}",
+                where=call,
+                remedy=f"Aggregate one of {', '.join(self._fields)}.",
+            )
+        if holds_pickled(self._fields[name]):
+            raise GraphError(
+                f"field '{name}' is of no declared type, so {aggregate} cannot be kept in columns",
+                where=call,
+                remedy="Declare the field's type in the call that makes the stream.",
+            )
+
+    def _type_of(self, aggregate: Aggregate) -> TypeInformation:
+        if aggregate.column is None:
+            return LONG
+        of = self._fields[aggregate.column]
+        match aggregate:
+            case aggregates.Count() | aggregates.CountDistinct():
+                return LONG
+            case aggregates.Mean():
+                return DOUBLE
+            case aggregates.Collect():
+                return ListTypeInfo(of)
+            case aggregates.Sum():
+                return _type_of_sum(of)
+            case _:
+                return of
+
+
+def _type_of_sum(of: TypeInformation) -> TypeInformation:
+    if of in (BIG_DEC, BIG_INT, DURATION):
+        return of
+    return DOUBLE if pa.types.is_floating(column_type(of)) else LONG
+
+
+def _column(result: pa.Array) -> np.ndarray[Any, Any] | None:
+    """The result as a column of rows; None if it has nulls or another type than such columns."""
+    is_a = pa.types
+    kind = (
+        is_a.is_int64(result.type) or is_a.is_float64(result.type) or is_a.is_boolean(result.type)
+    )
+    return result.to_numpy(zero_copy_only=False) if kind and not result.null_count else None
+
+
+def _same(row: Any) -> Any:
+    return row
