@@ -1,6 +1,7 @@
 """Runs the benchmarks and prints what they measured beside what they are compared with.
 
 python -m benchmarks.run [NAME ...] [--rounds N] [--only TEXT] [--scale FACTOR] [--spark]
+                         [--queries q0,q5] [--events N]
 Exit status 1 where a figure falls short of the floor that its benchmark guards.
 """
 
@@ -28,6 +29,8 @@ from benchmarks import (
     w3,
     w4,
 )
+from benchmarks.nexmark import NAMES as QUERIES
+from benchmarks.nexmark import comparison as nexmark
 
 BENCHMARKS = {
     "w1": w1.W1.main,
@@ -46,6 +49,7 @@ BENCHMARKS = {
     "state-read": state_read.main,
     "faults": faults.main,
     "links": links.main,
+    "nexmark": nexmark.main,
 }
 
 
@@ -61,13 +65,23 @@ def main() -> int:
         default=1.0,
         help="factor on numbers of records and times of watching",
     )
-    parser.add_argument("--spark", action="store_true", help="faults on Spark too")
+    parser.add_argument("--spark", action="store_true", help="faults on Spark too, nexmark there")
+    parser.add_argument("--queries", default="", help="nexmark's, such as q0,q5; all by default")
+    parser.add_argument("--events", type=int, help="of nexmark, the same for all contenders")
     args = parser.parse_args()
     unknown = sorted(set(args.names) - set(BENCHMARKS))
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     console = Console(width=110)
-    benchmarks = BENCHMARKS | {"faults": partial(faults.main, spark=args.spark)}
+    queries = [query for query in args.queries.split(",") if query]
+    unknown = sorted(set(queries) - set(QUERIES))
+    if unknown:
+        parser.error(f"there is no query {unknown[0]!r}; there are {', '.join(QUERIES)}")
+    runtime = "spark" if args.spark else "local"
+    benchmarks = BENCHMARKS | {
+        "faults": partial(faults.main, spark=args.spark),
+        "nexmark": partial(nexmark.main, queries=queries, events=args.events, runtime=runtime),
+    }
     ok = True
     for name in args.names or benchmarks:
         ok &= benchmarks[name](console, args.rounds, args.only, args.scale)
