@@ -13,9 +13,9 @@ from tidegate.typeinfo.long_index import LongIndex
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tidegate.api.operator import KeyCell
     from tidegate.api.rows.column_rows import ColumnRows
     from tidegate.api.state import ReducingState
+    from tidegate.loops.cells import KeyCell
 
     Longs = NDArray[np.int64]
 
