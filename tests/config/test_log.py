@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+
+import pytest
+from structlog.testing import capture_logs
 
 from tidegate.config.log import process_log
-
-if TYPE_CHECKING:
-    import pytest
+from tidegate.errors import ConfigError
 
 ERROR = "A file is missing\n  where: chk-7\n  what to do: Put it back."
 
@@ -42,3 +44,50 @@ def test_a_traceback_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None
 def test_what_is_no_terminal_gets_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
     process_log().error("job failed")
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_logger_with_nothing_to_tell_does_not_load_structlog() -> None:
+    program = """
+import sys
+from tidegate.config.log import process_log
+
+log = process_log().bind(job="orders")
+log.info("checkpoint completed")
+assert "structlog" not in sys.modules
+log.warning("job restarts", restart=1)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    (line,) = ran.stderr.splitlines()
+    assert "job restarts" in line and "job=orders" in line and "restart=1" in line
+
+
+def test_a_level_that_is_none_is_refused_before_anything_is_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_LOG_LEVEL", "loud")
+    with pytest.raises(ConfigError, match="'loud' is not a log level"):
+        process_log()
+
+
+def test_the_programs_configuration_holds_for_loggers_that_were_there_before() -> None:
+    log = process_log().bind(job="orders")
+    with capture_logs() as logs:
+        log.info("checkpoint completed", checkpoint=7)
+    assert logs == [
+        {"event": "checkpoint completed", "job": "orders", "checkpoint": 7, "log_level": "info"}
+    ]
+
+
+def test_what_must_be_told_is_told_without_structlog_if_no_file_can_be_opened() -> None:
+    program = """
+import resource
+from tidegate.config.log import process_log
+
+log = process_log().bind(job="orders")
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+log.warning("checkpoint failed", error="too many open files")
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == "[warning] checkpoint failed job=orders error=too many open files\n"

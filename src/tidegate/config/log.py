@@ -8,14 +8,15 @@ import contextlib
 import logging
 import os
 import sys
+from functools import partial
 from textwrap import indent
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from tidegate.errors import ConfigError
 from tidegate.model.control import ProgramLogs
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
@@ -34,11 +35,75 @@ def process_log() -> FilteringBoundLogger:
     Standard output belongs to the program and to its print sinks. Unless told otherwise by
     ``TIDEGATE_LOG_LEVEL`` only what somebody should act on is logged.
     """
-    # Loading structlog takes longer than all other imports of a first program.
+    _least_level()
+    return cast("FilteringBoundLogger", _LateLog({}))
+
+
+class _LateLog:
+    """Loads structlog once there is something to log, which few processes have.
+
+    Loading it takes longer than all other imports of a first program. facts: bound so far.
+    """
+
+    def __init__(self, facts: Mapping[str, object]) -> None:
+        self._facts = facts
+
+    def bind(self, **facts: object) -> _LateLog:
+        return _LateLog({**self._facts, **facts})
+
+    def debug(self, event: str, **facts: object) -> None:
+        if _may_be_logged("debug"):
+            self._logger().debug(event, **facts)
+
+    def info(self, event: str, **facts: object) -> None:
+        if _may_be_logged("info"):
+            self._logger().info(event, **facts)
+
+    def __getattr__(self, method: str) -> object:
+        if method.startswith("_"):  # of protocols such as pickling, not of loggers
+            raise AttributeError(method)
+        return getattr(self._logger(), method)
+
+    def _logger(self) -> FilteringBoundLogger:
+        try:
+            return _loaded().bind(**self._facts)
+        except OSError:  # no descriptor is left, or memory: a reason to log, and not to fail
+            return cast("FilteringBoundLogger", _BareLog(self._facts))
+
+
+class _BareLog:
+    """Writes lines without structlog, where that cannot be loaded. facts: bound so far."""
+
+    def __init__(self, facts: Mapping[str, object]) -> None:
+        self._facts = facts
+
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        return partial(self._write, method)
+
+    def _write(self, method: str, event: str, **facts: object) -> None:
+        told = " ".join(f"{name}={fact}" for name, fact in {**self._facts, **facts}.items())
+        sys.stderr.write(f"[{method}] {event} {told}\n")
+
+
+def _loaded() -> FilteringBoundLogger:
+    """A logger of structlog. Raises OSError if that cannot be loaded now."""
     import structlog
 
     if structlog.is_configured():
         return structlog.get_logger()
+    return structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(_least_level()),
+        processors=[*structlog.get_config()["processors"][:-1], _Told()],
+    )
+
+
+def _may_be_logged(level: str) -> bool:
+    # A program that has not loaded structlog cannot have configured it.
+    return "structlog" in sys.modules or LEVELS.index(level) >= LEVELS.index(_least_level())
+
+
+def _least_level() -> str:
     level = os.environ.get(LEVEL_VARIABLE, "warning").lower()
     if level not in LEVELS:
         raise ConfigError(
@@ -46,11 +111,7 @@ def process_log() -> FilteringBoundLogger:
             where=f"the environment variable {LEVEL_VARIABLE}",
             remedy=f"Use one of: {', '.join(LEVELS)}.",
         )
-    return structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        processors=[*structlog.get_config()["processors"][:-1], _Told()],
-    )
+    return level
 
 
 class _Told:
