@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import socket
 import sys
 
-from tidegate.minicluster.fork_server import ForkServer, warm_up
+from tidegate.minicluster.fork_server import ForkServer
 from tidegate.minicluster.forking import FOR_THE_PROGRAM
 from tidegate.minicluster.processes import slot_process
+from tidegate.slot.process.preload import SLOT, preload
 
 if __name__ == "__main__":
     for number in FOR_THE_PROGRAM:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_PROGRAM)
-    warm_up()
+    gc.disable()  # modules stay, so there is nothing to collect while they are loaded
+    preload(SLOT)
+    gc.enable()
     invitation = ForkServer(socket.socket(fileno=int(sys.argv[1]))).run()
-    sys.exit(0 if invitation is None else slot_process(invitation))
+    if invitation is None:
+        os._exit(0)  # the program waits, and the server has nothing to put in order
+    sys.exit(slot_process(invitation))

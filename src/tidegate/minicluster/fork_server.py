@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
-import importlib
 import os
 import selectors
 import signal
@@ -33,8 +31,8 @@ from tidegate.minicluster.messages import (
     receive,
     send,
 )
-from tidegate.model.versions import versions
 from tidegate.slot.process.guarded import fork
+from tidegate.slot.process.preload import preload_known, reseed
 
 if TYPE_CHECKING:
     from tidegate.model.control import SlotInvitation
@@ -44,18 +42,6 @@ GRACE_MS: Final = 5_000
 
 LOOK_S: Final = 1.0
 """How often the server looks for its parent."""
-
-WARM: Final = (
-    "structlog",
-    "encodings.idna",
-    "tidegate.slot.process.serve",
-    "tidegate.operators.map",
-    "tidegate.operators.sources.source",
-    "tidegate.operators.sinks.sink",
-    "tidegate.connectors.collection",
-    "tidegate.connectors.print",
-)
-"""What every slot loads, or nearly; it is loaded once."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -139,6 +125,7 @@ class ForkServer:
         match receive(job.channel):
             case JobStart() as start:
                 job.start = start
+                preload_known(start.modules)
             case StartSlot(invitation):
                 return self._fork(job, invitation)
             case KillSlot(request):
@@ -213,7 +200,7 @@ class ForkServer:
         with contextlib.suppress(OSError):  # a folder that is gone is missed where it is used
             os.chdir(start.folder)
         sys.path[:] = start.path
-        _reseed()
+        reseed()
 
 
 def _die_with_parent(parent: int) -> None:
@@ -222,19 +209,3 @@ def _die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _reseed() -> None:
-    """Reseeds NumPy, so that slots draw different numbers; Python reseeds by itself."""
-    if (random := sys.modules.get("numpy.random")) is not None:
-        random.seed()
-
-
-def warm_up() -> None:
-    """Loads all modules that a slot needs."""
-    for module in WARM:
-        importlib.import_module(module)
-    importlib.import_module("tidegate.transport.tcp").loop_factory()
-    versions()  # each slot tells them, and reading them takes several milliseconds
-    gc.collect()
-    gc.freeze()  # so that no collection of a slot touches, and thereby copies, what it shares

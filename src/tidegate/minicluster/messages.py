@@ -21,9 +21,13 @@ CHANNEL_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """Facts for all slots of a job: the program's import path, environment and folder."""
+    """Facts for all slots of a job: the program's import path, environment and folder.
+
+    modules: of ours, which its slots are likely to load.
+    """
 
     path: tuple[str, ...]
+    modules: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     folder: str
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 from tidegate.errors import PeerLost, SlotLost
 from tidegate.minicluster.messages import JobStart, KillSlot, SlotEnded, StartSlot, receive, send
 from tidegate.model.descriptors import shortage
+from tidegate.model.versions import versions
+from tidegate.slot.process.preload import modules_of_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +54,8 @@ class ProcessProvider:
         failed: Callable[[str, TidegateError, bool], None],
         ended: Callable[[str], None],
     ) -> None:
-        self._invitation = replace(invitation, driver_process=os.getpid())
+        # Slots are forked by a process of the same interpreter, which is there for this program.
+        self._invitation = replace(invitation, driver_process=os.getpid(), versions=versions())
         self._failed = failed
 
     def request(self, count: int) -> None:
@@ -106,7 +109,7 @@ class ProcessProvider:
 
     def _open(self) -> socket.socket:
         channel = self._channel = self._forking.channel()
-        start = JobStart(tuple(sys.path), dict(os.environ), str(Path.cwd()))
+        start = JobStart(tuple(sys.path), modules_of_job(), dict(os.environ), str(Path.cwd()))
         send(channel, start)
         listener = threading.Thread(
             target=self._listen, args=(channel,), name="tidegate-slots", daemon=True

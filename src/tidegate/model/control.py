@@ -104,6 +104,7 @@ class SlotInvitation:
     what they need from ``pyflink``. logs: how the program logs; None if it has not said. keys:
     of this slot, for TLS; None for plain links, whose frames carry tags where they are ``sealed``.
     driver_process: the driver's, where it is on this machine. argv: the program's ``sys.argv``.
+    versions: of the driver, where the slot has the same; None has the slot find out its own.
     """
 
     driver: str
@@ -117,6 +118,7 @@ class SlotInvitation:
     sealed: bool = False
     driver_process: int | None = None
     argv: tuple[str, ...] = ()
+    versions: Mapping[str, str] | None = None
 
 
 # --- driver to slot ---------------------------------------------------------------------------

@@ -226,7 +226,8 @@ async def _serve(
     guard.watch(slot.calls, slot.pulse)
     telling = asyncio.ensure_future(_tell_printed(slot))
     try:
-        return await slot.run(invitation.driver, versions=versions(), request=invitation.request)
+        known = invitation.versions or versions()
+        return await slot.run(invitation.driver, versions=known, request=invitation.request)
     finally:
         telling.cancel()
         pool.shutdown(wait=True, cancel_futures=True)
