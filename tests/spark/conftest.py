@@ -1,4 +1,8 @@
-"""Jobs on real Spark: one session in this process, its workers processes of their own."""
+"""Jobs on real Spark: one session in this process, its workers processes of their own.
+
+Its daemon is the one that sessions of Tidegate's own have; programs that tests start on Spark have
+sessions of their own with Spark's.
+"""
 
 import os
 import sys
@@ -15,6 +19,7 @@ from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import until
 from tests.threads import left_behind
 from tidegate import StreamExecutionEnvironment
+from tidegate.spark.daemon import MODULE, SPARKS_MODULE
 
 CORES = 4
 
@@ -28,6 +33,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.daemon.module", MODULE)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
@@ -75,7 +81,7 @@ def listening_workers() -> list[int]:
 
 
 def is_worker(process: psutil.Process) -> bool:
-    return "pyspark.daemon" in process.cmdline()
+    return not {MODULE, SPARKS_MODULE}.isdisjoint(process.cmdline())
 
 
 @pytest.fixture

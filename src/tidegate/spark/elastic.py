@@ -33,13 +33,19 @@ from tidegate.spark.session import (
     tell_of_plain_rpc,
     workers_python,
 )
-from tidegate.spark.slot_task import OUTCOME_SCHEMA, REPLACED, SlotTask, slot_function
+from tidegate.spark.slot_task import (
+    OUTCOME_SCHEMA,
+    REPLACED,
+    REQUEST_PROPERTY,
+    SlotTask,
+    slot_function,
+)
 from tidegate.transport.security import LinkSecurity, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.config.configuration import Configuration
     from tidegate.driver.client.driver_client import DriverClient
@@ -98,6 +104,7 @@ class ElasticProvider:
         self._threads: list[threading.Thread] = []
         self._released = threading.Event()
         self._planning = threading.Lock()
+        self._planned: DataFrame | None = None
         self._waiting = ""
 
     def start(
@@ -150,17 +157,13 @@ class ElasticProvider:
 
     def _run(self, request: str) -> None:
         context = self._spark.sparkContext
-        invitation = self._invitation
-        assert invitation is not None, "started before anything is requested"
-        path = tuple(sys.path) if is_local(self._spark) else ()
-        task = SlotTask(self._security.invite(invitation, request), path)
         try:
             context.addJobTag(self._tag)
             context.addJobTag(SLOT_TAG)
             context.setJobDescription(f"tidegate slot of '{self._job_name}'")
-            with self._planning, workers_python(self._spark):
-                one = self._spark.range(0, 1, 1, 1)
-                slot = one.mapInArrow(slot_function(task), OUTCOME_SCHEMA)
+            context.setLocalProperty(REQUEST_PROPERTY, request)
+            with self._planning:
+                slot = self._plan(request)
             (outcome,) = slot.collect()
         except Exception as error:
             self._slot_failed(request, error)
@@ -169,6 +172,19 @@ class ElasticProvider:
             second = "Spark ran the slot's task a second time"
             text = second if outcome[0] == REPLACED else f"the slot has ended: {outcome[0]}"
             self._slot_failed(request, SlotLost(text))
+
+    def _plan(self, request: str) -> DataFrame:
+        """Spark's plan of a slot: the same for all slots, unless each has keys of its own."""
+        if self._planned is not None and self._security.shared:
+            return self._planned
+        invitation = self._invitation
+        assert invitation is not None, "started before anything is requested"
+        path = tuple(sys.path) if is_local(self._spark) else ()
+        task = SlotTask(self._security.invite(invitation, request), path)
+        with workers_python(self._spark):
+            one = self._spark.range(0, 1, 1, 1)
+            self._planned = one.mapInArrow(slot_function(task), OUTCOME_SCHEMA)
+        return self._planned
 
     def _slot_failed(self, request: str, error: Exception) -> None:
         if self._released.is_set():

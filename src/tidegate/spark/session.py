@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import sysconfig
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+import flinkformat
 from tidegate.errors import ConfigError
+from tidegate.spark import daemon
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -55,18 +58,12 @@ def session_for(spark: object | None, slots: int) -> SparkSession:
 
 def _build(slots: int) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder
     threads = max(slots, os.cpu_count() or 1)  # slots mostly wait; they may outnumber the cores
-    configured = (
-        builder.master(f"local[{threads}]")
-        .appName("tidegate")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")  # a slot is a stage without progress
-        .config("spark.python.worker.faulthandler.enabled", "true")
-        .config("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])
-    )
+    builder = SparkSession.builder.master(f"local[{threads}]").appName("tidegate")
+    for key, value in session_settings(os.environ["PYSPARK_PYTHON"]).items():
+        builder = builder.config(key, value)
     try:
-        return configured.getOrCreate()
+        return builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(
             f"Spark does not start: {error}",
@@ -74,6 +71,31 @@ def _build(slots: int) -> SparkSession:
             remedy="Spark needs Java 17 or newer: install a runtime or set JAVA_HOME. "
             "StreamExecutionEnvironment.local() runs the same job without Spark and Java.",
         ) from error
+
+
+def session_settings(python: str) -> dict[str, str]:
+    """Settings of a session of our own. python: of its workers."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",  # a slot is a stage without progress
+        "spark.python.worker.faulthandler.enabled": "true",
+        "spark.pyspark.python": python,
+    }
+    if python == sys.executable:  # another may have no tidegate, and Spark no daemon then
+        settings["spark.python.daemon.module"] = daemon.MODULE
+        if path := _path_to_tidegate():
+            settings["spark.executorEnv.PYTHONPATH"] = path
+    return settings
+
+
+def _path_to_tidegate() -> str:
+    """Import path that leads this interpreter to Tidegate; empty if it finds it by itself."""
+    assert flinkformat.__file__ is not None, "it is a package with an __init__"
+    folders = [Path(__file__).resolve().parents[2], Path(flinkformat.__file__).resolve().parents[1]]
+    installed = set(sysconfig.get_paths().values())
+    told = [str(folder) for folder in folders if str(folder) not in installed]
+    former = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys(filter(None, [*told, *former]))) if told else ""
 
 
 def _refuse_unfit(spark: SparkSession) -> None:

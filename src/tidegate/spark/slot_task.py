@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,10 +17,19 @@ OUTCOME_SCHEMA = "outcome string"
 REPLACED = "replaced"
 """Outcome of a task that Spark has run again: it hosts no slot."""
 
+REQUEST_PROPERTY = "tidegate.slot.request"
+"""Local property of a slot's Spark job: the provider's name for the slot.
+
+It is no part of the function, so that Spark plans a job's slots once.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class SlotTask:
-    """Input of the task. path: the driver's import path on the same machine, else ()."""
+    """Input of the task: an invitation that names no request yet.
+
+    path: the driver's import path on the same machine, else ().
+    """
 
     invitation: SlotInvitation
     path: tuple[str, ...]
@@ -32,11 +41,16 @@ def slot_function(
     """The function for ``mapInArrow``; it returns one row when the job is over: the reason."""
 
     def serve_slot(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-
+        # The input is one row without meaning. Reading it first would cost 40 ms: its end is a
+        # packet of its own, which TCP holds back until the packet before is acknowledged.
+        outcome = _serve(task)
         for _ in batches:
             pass
-        yield pyarrow.RecordBatch.from_pydict({"outcome": [_serve(task)]})
+        import pyarrow
+
+        # Not from_pydict(), which loads pandas to look at the list.
+        column = pyarrow.repeat(pyarrow.scalar(outcome, pyarrow.string()), 1)
+        yield pyarrow.RecordBatch.from_arrays([column], names=["outcome"])
 
     return serve_slot
 
@@ -45,14 +59,17 @@ def _serve(task: SlotTask) -> str:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    if context is not None and context.attemptNumber() > 0:
+    assert context is not None, "a slot's function runs in a task of Spark"
+    if context.attemptNumber() > 0:
         # The job master has asked for another slot already; a second one would hold a core.
         return REPLACED
+    request = context.getLocalProperty(REQUEST_PROPERTY)
+    assert request is not None, "each slot's Spark job has a request"
     from tidegate.slot.process.serve import serve
 
     before = list(sys.path)
     sys.path += [entry for entry in task.path if entry not in before]
     try:
-        return serve(task.invitation)
+        return serve(replace(task.invitation, request=request))
     finally:
         sys.path[:] = before

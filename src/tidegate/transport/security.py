@@ -58,6 +58,11 @@ class LinkSecurity:
             sealed=self.sealed,
         )
 
+    @property
+    def shared(self) -> bool:
+        """True if invitations differ in their request alone: no slot has keys of its own."""
+        return self._authority is None
+
     def invite(self, invitation: SlotInvitation, request: str) -> SlotInvitation:
         """Invitation for one slot. request: the provider's name for it."""
         return replace(invitation, request=request, keys=self._keys(request), sealed=self.sealed)
