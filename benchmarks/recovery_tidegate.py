@@ -49,7 +49,7 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     """Which runtime, how much state, how many kills."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runtime", choices=["spark", "local"], default="local")
+    parser.add_argument("--runtime", choices=["spark", "spark-daemon", "local"], default="local")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=20_000)
     parser.add_argument("--kills", type=int, default=3)
@@ -107,6 +107,8 @@ def environment(
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{PARALLELISM}]")
+    if runtime == "spark-daemon":
+        builder = builder.config("spark.python.daemon.module", "tidegate.spark.daemon")
     session = builder.config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return StreamExecutionEnvironment.on_spark(session, PARALLELISM, configuration=settings)
