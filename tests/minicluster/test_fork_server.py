@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tidegate import Configuration, JobFailed, JobStatus, StreamExecutionEnvironment
+from tidegate.minicluster.fork_server import LOOK_S
 from tidegate.minicluster.forking import Forking, forking
 from tidegate.minicluster.processes import ProcessProvider
 from tidegate.model.control import SlotInvitation
@@ -103,6 +104,35 @@ def test_a_program_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
         process.kill()
         _, alive = psutil.wait_procs(started, timeout=LIMIT_S)
     assert not alive
+
+
+def test_slots_of_later_attempts_find_loaded_what_a_program_loads(tmp_path: Path) -> None:
+    program = """
+import os
+
+def tell(number):
+    if number == 0:
+        print(os.getpid(), "tidegate.datastream.environment" in sys.modules)
+    return number
+
+settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "0 ms"}
+settings["restart-strategy.fixed-delay.attempts"] = 1_000
+env = StreamExecutionEnvironment.local(1, configuration=settings)
+env.generate(lambda n: n, rate=100).map(tell).filter(lambda n: False).print()
+env.execute()
+"""
+    loaded: list[bool] = []
+    with run(tmp_path, program) as process:
+        assert process.stdout is not None and process.stdout.readline() == "before\n"
+        for line in process.stdout:
+            pid, found = line.split()
+            loaded.append(found == "True")
+            if loaded[-1] or len(loaded) == 10:
+                break
+            threading.Event().wait(2 * LOOK_S)  # the server loads when it has nothing else to do
+            os.kill(int(pid), signal.SIGKILL)
+        process.kill()
+    assert loaded[0] is False and loaded[-1] is True
 
 
 def test_a_program_that_ends_over_a_running_job_leaves_no_process(tmp_path: Path) -> None:

@@ -26,12 +26,13 @@ print(*sys.modules)
 JOB = """
 import tidegate
 from tidegate.windows import TumblingEventTimeWindows
-from tidegate.slot.process.preload import modules_of_job
+from tidegate.slot.process.preload import modules_of_job, modules_of_program
 
 env = tidegate.StreamExecutionEnvironment.local(1)
 keyed = env.from_collection([1]).key_by(str)
 keyed.window(TumblingEventTimeWindows.of(tidegate.Time.seconds(1))).reduce(max)
 print(*modules_of_job())
+print(*modules_of_program())
 """
 
 MISSING = """
@@ -57,14 +58,15 @@ def test_no_thread_is_there_after_a_fork_whatever_is_loaded() -> None:
     assert threads == "1"
     loaded = set(modules.split())
     assert loaded >= {"numpy", "pyarrow", "tidegate.operators.windows.general"}
-    assert loaded.isdisjoint({"pandas", "polars", "pyspark", "structlog", "tidegate.datastream"})
+    assert loaded.isdisjoint({"pandas", "polars", "pyspark", "structlog", "tidegate.driver"})
 
 
 def test_a_job_asks_for_modules_of_ours_that_its_program_has_loaded() -> None:
-    (modules,) = output_of(JOB)
-    rooms = {module.split(".")[1] for module in modules.split()}
+    needed, programs = (line.split() for line in output_of(JOB))
+    rooms = {module.split(".")[1] for module in needed}
     assert rooms <= {"api", "connectors", "operators", "state", "typeinfo"}
-    assert "tidegate.operators.windows.general" in modules.split()
+    assert "tidegate.operators.windows.general" in needed
+    assert "tidegate.datastream.environment" in programs
 
 
 def test_a_module_that_cannot_be_loaded_is_left_to_the_slot_that_needs_it() -> None:

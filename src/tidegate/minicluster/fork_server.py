@@ -70,6 +70,7 @@ class ForkServer:
         self._clock = SystemClock()
         self._jobs: list[_Job] = []
         self._alone = False
+        self._later: tuple[str, ...] = ()
         # Not epoll: a forked slot would share the kernel's object with the server.
         self._selector = selectors.PollSelector()
         self._selector.register(program, selectors.EVENT_READ)
@@ -83,7 +84,10 @@ class ForkServer:
     def run(self) -> SlotInvitation | None:
         """Serves until the program is gone: None. In a forked slot returns its invitation."""
         while not (self._alone and not any(job.slots for job in self._jobs)):
-            for key, _ in self._selector.select(LOOK_S):
+            heard = self._selector.select(LOOK_S)
+            if not heard and self._later:
+                self._load_later()
+            for key, _ in heard:
                 if key.fileobj is self._program:
                     self._take_job()
                 elif key.fileobj is self._woken:
@@ -111,6 +115,11 @@ class ForkServer:
         self._jobs.append(job)
         self._selector.register(channel, selectors.EVENT_READ, job)
 
+    def _load_later(self) -> None:
+        """Loads, while there is nothing else to do, what slots of later attempts may need."""
+        modules, self._later = self._later, ()
+        preload_known(modules)
+
     def _abandon(self) -> None:
         self._alone = True
         for job in self._jobs:
@@ -126,6 +135,7 @@ class ForkServer:
             case JobStart() as start:
                 job.start = start
                 preload_known(start.modules)
+                self._later += start.later
             case StartSlot(invitation):
                 return self._fork(job, invitation)
             case KillSlot(request):

@@ -23,11 +23,12 @@ CHANNEL_TIMEOUT_S = 10.0
 class JobStart:
     """Facts for all slots of a job: the program's import path, environment and folder.
 
-    modules: of ours, which its slots are likely to load.
+    modules: of ours, which its slots are likely to load; later: which they may load.
     """
 
     path: tuple[str, ...]
     modules: tuple[str, ...]
+    later: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     folder: str
 

@@ -17,7 +17,7 @@ from tidegate.errors import PeerLost, SlotLost
 from tidegate.minicluster.messages import JobStart, KillSlot, SlotEnded, StartSlot, receive, send
 from tidegate.model.descriptors import shortage
 from tidegate.model.versions import versions
-from tidegate.slot.process.preload import modules_of_job
+from tidegate.slot.process.preload import modules_of_job, modules_of_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,8 +109,9 @@ class ProcessProvider:
 
     def _open(self) -> socket.socket:
         channel = self._channel = self._forking.channel()
-        start = JobStart(tuple(sys.path), modules_of_job(), dict(os.environ), str(Path.cwd()))
-        send(channel, start)
+        modules, later = modules_of_job(), modules_of_program()
+        path, folder = tuple(sys.path), str(Path.cwd())
+        send(channel, JobStart(path, modules, later, dict(os.environ), folder))
         listener = threading.Thread(
             target=self._listen, args=(channel,), name="tidegate-slots", daemon=True
         )

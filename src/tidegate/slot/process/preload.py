@@ -30,7 +30,8 @@ SLOT: Final = (
 _ROOMS: Final = ("api", "connectors", "operators", "state", "typeinfo")
 """Rooms of which a slot loads those modules that the functions of its job lead to."""
 
-_PREFIXES: Final = tuple(f"tidegate.{room}." for room in _ROOMS)
+_OF_PROGRAMS: Final = ("config", "datastream", "graph")
+"""Rooms that a slot loads if functions are in a module that makes a program too."""
 
 _ARROWS_JEMALLOC: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
@@ -64,15 +65,25 @@ def reseed() -> None:
 
 def modules_of_job() -> tuple[str, ...]:
     """Modules that this program has loaded and its slots are likely to load."""
-    return tuple(name for name in sys.modules if name.startswith(_PREFIXES))
+    return _loaded(_ROOMS)
+
+
+def modules_of_program() -> tuple[str, ...]:
+    """Modules that this program has loaded and its slots load if its functions are in a module."""
+    return _loaded(_OF_PROGRAMS)
 
 
 def modules_of_any_job() -> Generator[str]:
     """All modules that slots may load, whatever the program."""
-    for room in _ROOMS:
+    for room in (*_ROOMS, *_OF_PROGRAMS):
         package = importlib.import_module(f"tidegate.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             yield module.name
+
+
+def _loaded(rooms: Iterable[str]) -> tuple[str, ...]:
+    prefixes = tuple(f"tidegate.{room}." for room in rooms)
+    return tuple(name for name in sys.modules if name.startswith(prefixes))
 
 
 @contextlib.contextmanager
