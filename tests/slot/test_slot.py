@@ -220,10 +220,16 @@ def test_an_operator_that_does_not_close_does_not_keep_the_others_open(
     run(lambda: Cluster(topology, operators), work, monkeypatch)
 
 
+@pytest.mark.parametrize(
+    ("places", "peers"),
+    [("ab", ["b", "a"]), ("aba", ["b", "a"]), ("aa", [""])],
+    ids=["each its own", "a guest", "one hosts all"],
+)
 def test_rows_go_from_slot_to_slot_each_to_the_holder_of_its_key(
-    monkeypatch: pytest.MonkeyPatch,
+    places: str, peers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topology = line(vertex("source", 2), vertex("count", 2), partitioner=Partitioner.HASH)
+    count = len(places)
+    topology = line(vertex("source", count), vertex("count", count), partitioner=Partitioner.HASH)
     counted: list[str] = []
 
     class Naming(Recorder):
@@ -233,7 +239,7 @@ def test_rows_go_from_slot_to_slot_each_to_the_holder_of_its_key(
         def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
             assert isinstance(batch, RowBatch) and batch.key_groups is not None
             for value, group in zip(batch.values, batch.key_groups, strict=True):
-                assert group * 2 // 8 == self.subtask
+                assert group * count // 8 == self.subtask
                 counted.append(str(value))
             return None
 
@@ -246,11 +252,11 @@ def test_rows_go_from_slot_to_slot_each_to_the_holder_of_its_key(
             return [Naming("count", [])]
 
     async def work(cluster: Cluster) -> None:
-        slots = await cluster.start("a", "b")
-        await cluster.deploy(slots)
-        await cluster.eventually(lambda: len(counted) == 40)
-        assert sorted(counted) == sorted([str(n) for n in range(20)] * 2)
-        assert [cluster.peers(slot) for slot in slots] == [["b"], ["a"]]
+        slots = await cluster.start(*sorted(set(places)))
+        await cluster.deploy([SlotId(place) for place in places])
+        await cluster.eventually(lambda: len(counted) == 20 * count)
+        assert sorted(counted) == sorted([str(n) for n in range(20)] * count)
+        assert ["".join(cluster.peers(slot)) for slot in slots] == peers
 
     run(
         lambda: Cluster(topology, Two(), keys={"source": KeyBy(selector=lambda v: v)}),

@@ -1,7 +1,8 @@
 """The slot: one loop that hosts one subtask of every vertex, under one driver.
 
-It dials the driver, offers itself, and then does what it is told. Turns of the subtasks, slices of
-snapshots and messages of the network share the loop.
+Beside them it may host those of a slot that was lost. It dials the driver, offers itself, and then
+does what it is told. Turns of the subtasks, slices of snapshots and messages of the network share
+the loop.
 """
 
 from __future__ import annotations
