@@ -20,10 +20,10 @@ from rich.table import Table
 from benchmarks.measure import keep, whole
 from benchmarks.rocksdb_state import NOISE, Files
 from flinkformat.key_groups import KeyGroupRange
-from tidegate.api.operator import KeyCell
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.clock import SystemClock
+from tidegate.loops.cells import KeyCell
 from tidegate.model.elements import Barrier, CheckpointOptions, RowBatch
 from tidegate.model.ids import (
     Attempt,

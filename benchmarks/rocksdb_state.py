@@ -33,10 +33,10 @@ from flinkformat.handles import (
 )
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SharingFilesStrategy
-from tidegate.api.operator import KeyCell
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed
 from tidegate.clock import SystemClock
+from tidegate.loops.cells import KeyCell
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, JobId, OperatorId, SlotId
 from tidegate.model.restore import RestoredOperatorState

@@ -30,9 +30,9 @@ import psutil
 
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SubtaskState
-from tidegate.api.operator import KeyCell
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.clock import SystemClock
+from tidegate.loops.cells import KeyCell
 from tidegate.model.chance import SeededChance
 from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
 from tidegate.model.ids import (

@@ -29,9 +29,9 @@ from rich.table import Table
 from benchmarks.measure import keep
 from flinkformat.handles import ByteStreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
-from tidegate.api.operator import KeyCell
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
 from tidegate.clock import SystemClock
+from tidegate.loops.cells import KeyCell
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.backend import OperatorBackend

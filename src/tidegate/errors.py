@@ -58,6 +58,10 @@ class UnsupportedKey(UserError):
     """A key whose hash is not stable across processes."""
 
 
+class NotCompiled(UserError):
+    """The loops around user functions could not be compiled on this machine."""
+
+
 class RescaleRefused(UserError):
     """A parallelism that a running job cannot be given."""
 

@@ -20,10 +20,10 @@ from tests.e2e.runtimes import RETAIN, Jobs
 from tests.e2e.watch import completed, until, view, wait_completed, wait_for, wait_running
 from tidegate import JobClient, OperatorStateDescriptor, Types
 from tidegate.api import ship
-from tidegate.api.operator import KeyCell
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.clock import SystemClock
 from tidegate.connectors.generator import NumberSplit
+from tidegate.loops.cells import KeyCell
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import OperatorId
 from tidegate.operators.sources.source import STATE_NAME

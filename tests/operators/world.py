@@ -15,7 +15,6 @@ import pyarrow as pa
 from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.functions import ReducingStateDescriptor, SnapshotContext
 from tidegate.api.operator import (
-    KeyCell,
     Operator,
     Pause,
     Polled,
@@ -32,6 +31,8 @@ from tidegate.api.state import (
 )
 from tidegate.clock import SystemClock
 from tidegate.errors import TidegateError
+from tidegate.loops.cells import KeyCell
+from tidegate.loops.forms import loops
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import (
     ArrowBatch,
@@ -302,7 +303,7 @@ class FakeStates:
     def __init__(self, lists: dict[str, list[object]], keyed: dict[str, dict[object, object]]):
         self._lists, self._keyed = lists, keyed
         self._columns = ColumnsOfDict()
-        self.cell = KeyCell()
+        self.cell = loops().key_cell()
         groups = KeyGroupRange(0, 127)
         backend = OperatorBackend(
             StateScope(OperatorId(bytes(16)), groups, 128, SystemClock(), self.cell)

@@ -16,8 +16,8 @@ from flinkformat.snapshots import SubtaskState
 from tests.simulation.functions import Stretch, is_mark, left_in
 from tidegate import Types, ValueStateDescriptor
 from tidegate.api import ship
-from tidegate.api.operator import KeyCell
 from tidegate.api.state import OperatorStateDescriptor
+from tidegate.loops.cells import KeyCell
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.operators.async_calls.async_wait import IN_FLIGHT_STATE
 from tidegate.operators.sinks.sink import COMMITTABLES_STATE

@@ -26,7 +26,6 @@ from flinkformat.snapshots import (
 )
 from tests.state.disk_world import Disk
 from tests.worlds.clock import StepClock
-from tidegate.api.operator import KeyCell
 from tidegate.api.state import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -38,6 +37,7 @@ from tidegate.checkpoint.channel_state.file_format import chunk, file_header
 from tidegate.checkpoint.provenance import Provenance, sealed, to_master_state
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.ha.chain import JobRecord, Pointer, claim_path, encode, place_path
+from tidegate.loops.cells import KeyCell
 from tidegate.model.control import JobStatus
 from tidegate.model.elements import Barrier, CheckpointOptions, RowBatch, SnapshotKind
 from tidegate.model.ids import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flinkformat.key_groups import KeyGroupRange
 from tests.properties import examples
-from tidegate.api.operator import KeyCell
+from tidegate.loops.forms import loops
 from tidegate.state.heap.hashmap import HashMapTable
 from tidegate.typeinfo.copies import private_copy
 
@@ -34,7 +34,7 @@ class Driven:
 
     def __init__(self, copier: Callable[[object], object] | None) -> None:
         self.mutable = copier is not None
-        self.cell = KeyCell()
+        self.cell = loops().key_cell()
         self.table = HashMapTable(self.cell, GROUPS, 2, copy=copier)
         self.values: Any = self.table.value_state()
         self.model: dict[int, Any] = {}

@@ -3,7 +3,7 @@
 import weakref
 
 from flinkformat.key_groups import KeyGroupRange
-from tidegate.api.operator import KeyCell
+from tidegate.loops.cells import KeyCell
 from tidegate.state.heap.hashmap import HashMapTable
 
 GROUPS = KeyGroupRange(0, 1)

@@ -8,9 +8,9 @@ from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SubtaskState
 from tests.worlds.clock import StepClock
 from tests.worlds.storage import MEMORY
-from tidegate.api.operator import KeyCell
 from tidegate.api.state import StateDescriptor
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
+from tidegate.loops.forms import loops
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.backend import OperatorBackend, keyed_backend
@@ -43,7 +43,7 @@ class Subtask:
     ) -> None:
         self.key_groups = KeyGroupRange.of(index, parallelism, max_parallelism)
         self.clock = StepClock(step_ms=step_ms, stands_at_ms=0)
-        self.cell = KeyCell()
+        self.cell = loops().key_cell()
         scope = StateScope(
             OperatorId(bytes(16)),
             self.key_groups,

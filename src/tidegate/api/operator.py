@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         State,
     )
     from tidegate.clock import Clock
+    from tidegate.loops.cells import KeyCell
     from tidegate.metrics import MetricGroup
     from tidegate.model.control import Remark
     from tidegate.model.elements import Batch, OperatorEvent, Watermark, WatermarkStatus
@@ -122,19 +123,6 @@ class Timers(Protocol):
     def processing(self) -> TimerQueue:
         """Timers of processing time, which is ``OperatorClock.processing_time``."""
         ...
-
-
-class KeyCell:
-    """Current key of keyed state: set by the operator before each row, read by the state.
-
-    One for each keyed operator. Plain attributes, since they are set for every row.
-    """
-
-    __slots__ = ("group", "key")
-
-    def __init__(self) -> None:
-        self.key: object = None
-        self.group: int = -1
 
 
 class Threads(Protocol):

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate import __version__
-from tidegate.config import checkpointing, high_availability, rest, slots, state_backend
+from tidegate.config import checkpointing, execution, high_availability, rest, slots, state_backend
 from tidegate.config.log import LEVEL_VARIABLE, LEVELS
 from tidegate.datastream.process.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE
 from tidegate.errors import TidegateError
+from tidegate.loops.forms import VARIABLE as LOOPS_VARIABLE
+from tidegate.loops.forms import choose
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _VARIABLES: Final = (
     CONFIGURATION_VARIABLE,
     LEVEL_VARIABLE,
+    LOOPS_VARIABLE,
     RUNTIME_VARIABLE,
     "SPARK_HOME",
     "PYSPARK_PYTHON",
@@ -152,6 +155,7 @@ def examine(
     return [
         *_interpreter(),
         *_packages(_needed_extras(settings, runtime), installed),
+        _loops(settings),
         _java(needed=runtime == "spark"),
         *_variables(),
         *_limits(),
@@ -196,6 +200,14 @@ def _packages(needed: set[str], installed: Callable[[str], str | None]) -> Itera
             absent = Verdict.DOUBTFUL if wrong else Verdict.ABSENT
             verdict = Verdict.MISSING if not extra or extra in needed else absent
             yield Finding(about, verdict, ", ".join(map(str, unmet)), install)
+
+
+def _loops(settings: Configuration) -> Finding:
+    try:
+        choice = choose(settings.get(execution.LOOPS))
+    except TidegateError as error:
+        return Finding("loops", Verdict.MISSING, error.what, error.remedy)
+    return Finding("loops", Verdict.OK, f"{choice.form.value}: {choice.why}")
 
 
 def _java(*, needed: bool) -> Finding:

@@ -44,6 +44,7 @@ SECTIONS: Final = {
     "Setting up": {
         "init": ("init:init", "Start a new project in FOLDER."),
         "doctor": ("doctor:doctor", "Check whether jobs can run on this machine."),
+        "compile": ("compile:compile_loops", "Compile the loops around user functions."),
         "options": ("option_list:options", "List the options that can be set."),
         "config": ("config:config", "Show the settings in effect."),
         "completion": (

@@ -15,6 +15,7 @@ from tidegate.config.values import (
     MapType,
     TextType,
 )
+from tidegate.model.settings import LoopForm
 
 _TEXT: Final = TextType()
 _BOOLEAN: Final = BooleanType()
@@ -93,6 +94,13 @@ TRACE_FUNCTIONS: Final = ConfigOption(
     "Evaluate pure functions of numbers over whole batches, with the results that they give row by "
     "row. If off, each is called for each row.",
 )
+LOOPS: Final = ConfigOption(
+    "tidegate.loops",
+    EnumType(LoopForm),
+    LoopForm.AUTO,
+    "Form of the loops around user functions: compiled by 'tidegate compile', or interpreted. auto "
+    "takes what the variable TIDEGATE_LOOPS says, else compiled ones where they are there.",
+)
 AUTO_WATERMARK_INTERVAL: Final = ConfigOption(
     "pipeline.auto-watermark-interval",
     _DURATION,
@@ -143,6 +151,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     AUTO_GENERATE_UIDS,
     OBJECT_REUSE,
     TRACE_FUNCTIONS,
+    LOOPS,
     AUTO_WATERMARK_INTERVAL,
     BUFFER_TIMEOUT_ENABLED,
     BUFFER_TIMEOUT,

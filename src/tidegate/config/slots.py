@@ -170,6 +170,7 @@ def slot_settings(configuration: ReadableConfig) -> SlotSettings:
         changelog=changelog_settings(configuration),
         printed_max=configuration.get(reporting.PRINTED_LINES),
         trace_functions=configuration.get(execution.TRACE_FUNCTIONS),
+        loops=configuration.get(execution.LOOPS),
     )
 
 

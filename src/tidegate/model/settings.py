@@ -19,6 +19,14 @@ class CheckpointingMode(Enum):
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
 
 
+class LoopForm(Enum):
+    """Form of the loops around user functions; AUTO is compiled where that was done."""
+
+    AUTO = "auto"
+    COMPILED = "compiled"
+    INTERPRETED = "interpreted"
+
+
 class ClaimMode(Enum):
     """Ownership of the files of the snapshot that a job starts from."""
 
@@ -226,6 +234,7 @@ class SlotSettings:
     state is written before there is more. rocksdb: None if keyed state is in memory. changelog:
     None if changes of it are not logged. printed_max: lines a second that a slot sends to the
     driver of what functions print. trace_functions: pure functions are evaluated over columns.
+    loops: form of the loops around user functions.
     """
 
     rows: int = 2_048
@@ -252,6 +261,7 @@ class SlotSettings:
     changelog: ChangelogSettings | None = None
     printed_max: int = 0
     trace_functions: bool = True
+    loops: LoopForm = LoopForm.AUTO
 
     def __post_init__(self) -> None:
         assert self.rows > 0 and self.arrow_rows > 0, "a batch has rows"

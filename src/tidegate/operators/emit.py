@@ -9,12 +9,14 @@ from tidegate.api.operator import Pause
 from tidegate.api.output_tag import MADE, OutputTag, is_aside
 from tidegate.api.pieces import TURN_S, PieceSize
 from tidegate.errors import TidegateError
+from tidegate.loops.forms import INTERPRETED
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tidegate.api.operator import Output, Steps, TimerQueue
+    from tidegate.loops.forms import Loops
     from tidegate.model.elements import Watermark
 
 PIECE_MS: Final = 5
@@ -34,7 +36,10 @@ class Draws:
     rows_max: results of a batch.
     """
 
-    def __init__(self, rows_max: int, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, rows_max: int, monotonic_ms: Callable[[], int], loops: Loops = INTERPRETED
+    ) -> None:
+        self._loops = loops
         self._size = PieceSize(rows_max, TURN_S)
         self._monotonic_ms = monotonic_ms
         self._failure: TidegateError | None = None
@@ -54,7 +59,7 @@ class Draws:
         wanted, began_ms = min(self._size.rows, rows_max), self._monotonic_ms()
         batch = RowBatch([], None if timed is None else [])
         try:
-            _draw(results, wanted, timed, batch)
+            self._draw(results, wanted, timed, batch)
         except TidegateError as failure:
             if not batch.values:
                 raise
@@ -63,6 +68,14 @@ class Draws:
         if batch.values:
             self._size.took(len(batch), (self._monotonic_ms() - began_ms) / 1000)
         return batch, len(batch) == wanted
+
+    def _draw(
+        self, results: Iterator[object], count: int, timed: Timed | None, batch: RowBatch
+    ) -> None:
+        if timed is None:
+            batch.values.extend(islice(results, count))
+        else:
+            self._loops.draw_with_times(results, count, timed, batch.values, batch.timestamps_ms)
 
 
 def emit_rows(
@@ -114,16 +127,6 @@ def _rest(results: Iterator[object], draws: Draws, out: Output, timed: Timed | N
         batch, has_more = draws.next(results, timed, out.rows_max)
         if batch.values:
             emit_sorted(batch, out)
-
-
-def _draw(results: Iterator[object], rows_max: int, timed: Timed | None, batch: RowBatch) -> None:
-    if timed is None:
-        batch.values.extend(islice(results, rows_max))
-        return
-    values, stamps = batch.values, cast("list[int | None]", batch.timestamps_ms)
-    for value in islice(results, rows_max):
-        values.append(value)
-        stamps.append(timed.timestamp_ms)
 
 
 def then_fail(failure: TidegateError) -> Steps:

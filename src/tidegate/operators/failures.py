@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from tidegate.api.rows.batches import raised, shown
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
+from tidegate.loops.forms import PACKAGE
 from tidegate.typeinfo.copies import ReturnedLazily
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 TEXTS: Final = frozenset({str, bytes})
 """What is iterable and yet no iterable of records."""
 
-_PACKAGE: Final = str(Path(__file__).resolve().parents[1])
+_OURS: Final = (str(Path(__file__).resolve().parents[1]), f"{PACKAGE}/")
+"""What names of our files begin with: as they are, and as compiled modules name themselves."""
 
 
 class ReturnedBeside(Exception):
@@ -107,6 +109,6 @@ def are_records(returned: object) -> TypeGuard[Iterable[object]]:
 def user_trace(error: BaseException) -> str:
     """The traceback as text, without the engine's frames before the user's first."""
     frames: TracebackType | None = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip()

@@ -13,6 +13,7 @@ from tidegate.api.functions import (
 )
 from tidegate.api.operator import Operator
 from tidegate.errors import GraphError, TidegateError
+from tidegate.loops.forms import loops_with
 from tidegate.operators.emit import Draws
 from tidegate.operators.failures import user_code_failed
 from tidegate.typeinfo.copies import copier_of_results
@@ -49,7 +50,8 @@ class FunctionOperator(Operator):
     def _prepare(self, context: OperatorContext) -> None:
         self._name = context.info.name
         settings = context.info.settings
-        self._draws = Draws(2 * settings.rows, context.time.monotonic_ms)
+        self._loops = loops_with(context.state.cell)
+        self._draws = Draws(2 * settings.rows, context.time.monotonic_ms, self._loops)
         self._own = None if settings.object_reuse else copier_of_results(self.result_type)
         self._open_functions(context)
 

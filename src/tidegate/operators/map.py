@@ -11,13 +11,13 @@ from tidegate.api.rows.batches import as_rows
 from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import emit_rows, then_fail
-from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
+from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
-from tidegate.operators.row_loop import stamps_of
+from tidegate.operators.row_loop import stamps_of, user_call
 from tidegate.traced.calls import batch_call, why_by_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.errors import TidegateError
@@ -94,28 +94,19 @@ class FlatMapOperator(FunctionOperator):
 
     def __init__(self, function: object) -> None:
         super().__init__(function, "flat_map")
-        self.timestamp_ms: int | None = None
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._cell = context.state.cell
+        self._user = user_call(self._call, self._own, self._loops, operator=self._name)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         rows = as_rows(batch)
-        timed = None if rows.timestamps_ms is None else self
-        return emit_rows(self._results(rows), self._draws, out, timed=timed)
-
-    def _results(self, rows: RowBatch) -> Iterator[object]:
-        call, own, texts = self._call, self._own, may_give_text(self._call)
-        value = results = None
-        try:
-            for value, self.timestamp_ms in zip(rows.values, stamps_of(rows), strict=False):
-                results = call(value)
-                if results is not None:
-                    if texts and type(results) in TEXTS:
-                        raise TypeError("text is not an iterable of records")
-                    beside = yield from results if own is None else map(own, results)
-                    if beside is not None:
-                        raise ReturnedBeside(beside)
-        except Exception as error:
-            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
-            raise failed from error
+        results = self._loops.results_of_values(
+            self._user, self._cell, rows.values, stamps_of(rows)
+        )
+        timed = None if rows.timestamps_ms is None else self._cell
+        return emit_rows(results, self._draws, out, timed=timed)
 
 
 def each(

@@ -2,108 +2,83 @@
 
 from __future__ import annotations
 
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.api.operator import KeyCell
 from tidegate.api.output_tag import MADE, is_aside
 from tidegate.api.rows.batches import as_rows
+from tidegate.loops.forms import loops_with
 from tidegate.operators.emit import emit_rows
-from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
+from tidegate.operators.failures import ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.keys import keys_of
 from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.loops.calls import UserCall
+    from tidegate.loops.cells import KeyCell
+    from tidegate.loops.forms import Loops
     from tidegate.model.elements import Batch, RowBatch
     from tidegate.operators.emit import Draws
-
-    Columns = Iterable[tuple[object, object, int, int | None]]
-
-
-class Context(Protocol):
-    """The context that a function is given, which is told the event time of each row."""
-
-    timestamp_ms: int | None
 
 
 class RowLoop:
     """Calls a function for each row of a batch and passes its results on, with the row's time.
 
-    An operator has one for each input. context: given to the function beside each row. cell: is
-    told the key of each row; None if rows have no keys. own: makes a result the next operator's
-    own; None if it may be shared.
+    An operator has one for each input. user: the function. context: given to it beside each row.
+    cell: told the row that is in hand. is_keyed: rows have keys.
     """
 
-    __slots__ = ("_call", "_cell", "_context", "_draws", "_is_keyed", "_operator", "_own")
+    __slots__ = ("_cell", "_context", "_draws", "_is_keyed", "_loops", "_user")
 
     def __init__(
-        self,
-        call: Callable[..., Any],
-        context: Context,
-        cell: KeyCell | None,
-        *,
-        draws: Draws,
-        own: Callable[[object], object] | None,
-        operator: str,
+        self, user: UserCall, context: object, cell: KeyCell, draws: Draws, *, is_keyed: bool
     ) -> None:
-        self._call = call
+        self._user = user
         self._context = context
-        self._is_keyed = cell is not None
-        self._cell = KeyCell() if cell is None else cell
+        self._cell = cell
         self._draws = draws
-        self._own = own
-        self._operator = operator
+        self._is_keyed = is_keyed
+        self._loops = loops_with(cell)
 
     def process(self, batch: Batch, out: Output) -> Steps | None:
         rows = as_rows(batch)
-        timed = None if rows.timestamps_ms is None else self._context
-        return emit_rows(self._results(self._columns(rows)), self._draws, out, timed=timed)
+        values, count = rows.values, len(rows)
+        keys, groups = keys_of(rows) if self._is_keyed else ([None] * count, [-1] * count)
+        stamps = stamps_of(rows)
+        assert len(keys) == len(groups) == len(stamps) == count, "a key and a time for each row"
+        results = self._loops.results_of_rows(
+            self._user, self._context, self._cell, values, keys, groups, stamps
+        )
+        timed = None if rows.timestamps_ms is None else self._cell
+        return emit_rows(results, self._draws, out, timed=timed)
 
     def fire(self, due: Iterator[tuple[int, object]], out: Output, *, timed: bool) -> Steps | None:
         """Call the function for timers, each of which sets the cell when it is drawn.
 
         timed: True if a result has the time of its timer.
         """
-        cell = self._cell
-        columns = ((ms, cell.key, cell.group, ms) for ms, _ in due)
-        results = self._results(columns, call_name="on_timer")
-        return emit_rows(results, self._draws, out, timed=self._context if timed else None)
+        results = self._loops.results_of_timers(self._user, self._context, self._cell, due)
+        return emit_rows(results, self._draws, out, timed=self._cell if timed else None)
 
-    def _columns(self, rows: RowBatch) -> Columns:
-        stamps = stamps_of(rows)
-        if not self._is_keyed:
-            return zip(rows.values, repeat(None), repeat(-1), stamps, strict=False)
-        keys, groups = keys_of(rows)
-        assert len(rows.values) == len(keys) == len(groups), "a key and a key group for each row"
-        return zip(rows.values, keys, groups, stamps, strict=False)
 
-    def _results(self, columns: Columns, *, call_name: str = "") -> Iterator[object]:
-        # This is the hottest loop of programs of rows, so the cell and the time are set in place.
-        # Where there are no keys or times the loop sets what nobody reads: that is lost in the
-        # noise of benchmarks/w1_tidegate, and a second generator for each row is not.
-        # FlatMapOperator and the interval join have this loop once more, without what they do not
-        # need: through this one a row of flat_map costs 191 ns in place of 163, and a pair of the
-        # join one more call.
-        call, context, cell, own = self._call, self._context, self._cell, self._own
-        texts = may_give_text(call)
-        value = results = None
-        try:
-            for value, cell.key, cell.group, context.timestamp_ms in columns:
-                results = call(value, context)
-                if results is not None:
-                    if texts and type(results) in TEXTS:
-                        raise TypeError("text is not an iterable of records")
-                    beside = yield from results if own is None else map(own, results)
-                    if beside is not None:
-                        raise ReturnedBeside(beside)
-        except Exception as error:
-            failed = user_code_failed(
-                error, operator=self._operator, row=value, call=call_name, returned=results
-            )
-            raise failed from error
+def user_call(
+    call: Callable[..., object],
+    own: Callable[[object], object] | None,
+    loops: Loops,
+    *,
+    operator: str,
+    call_name: str = "",
+) -> UserCall:
+    """A function with what becomes of its results and failures. call_name: if it has no row."""
+
+    def failed(error: Exception, row: object, returned: object) -> Exception:
+        return user_code_failed(
+            error, operator=operator, row=row, call=call_name, returned=returned
+        )
+
+    return loops.user_call(call, own, may_give_text(call), ReturnedBeside, failed)
 
 
 def owner(
@@ -118,9 +93,10 @@ def owner(
     return own
 
 
-def stamps_of(rows: RowBatch) -> Iterable[int | None]:
+def stamps_of(rows: RowBatch) -> list[Any]:
     """A timestamp for each row, or None for all."""
-    return repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
+    stamps = rows.timestamps_ms
+    return [None] * len(rows) if stamps is None else stamps
 
 
 def _own_aside(result: object) -> object:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from flinkformat.handles import KeyGroupsStateHandle
-from tidegate.api.operator import KeyCell
 from tidegate.state.format.blocks import KeyedHeader, KeyedStreamWriter, compressor
 from tidegate.storage.places import CheckpointScope
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from flinkformat.handles import KeyedStateHandle
     from flinkformat.key_groups import KeyGroupRange
     from tidegate.clock import Clock
+    from tidegate.loops.cells import KeyCell
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.state.format.blocks import Block, ColumnsHeader, StateHeader
     from tidegate.storage.places import Place
@@ -80,7 +80,11 @@ class StateScope:
     name: str = ""
     uid: str | None = None
     compression: bool = False
-    pair_cell: KeyCell = field(default_factory=KeyCell)
+    pair_cell: KeyCell = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Of the same form, since compiled state reaches into either.
+        object.__setattr__(self, "pair_cell", type(self.cell)())
 
     @property
     def where(self) -> str:

@@ -22,6 +22,7 @@ import msgspec
 
 from flinkformat.row import Row, RowKind, kind_of_row, names_of_row, values_of_row
 from tidegate.errors import with_article
+from tidegate.loops.forms import INTERPRETED
 from tidegate.model.duration import Instant
 from tidegate.typeinfo.types import (
     BIG_DEC,
@@ -52,6 +53,8 @@ from tidegate.typeinfo.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tidegate.loops.forms import Loops
+
     Convert = Callable[[Any], Any]
 
 
@@ -78,10 +81,12 @@ class Misfit(Exception):
 class Converter:
     """Brings batches of values to a type."""
 
-    def __init__(self, type_info: TypeInformation) -> None:
+    def __init__(self, type_info: TypeInformation, loops: Loops = INTERPRETED) -> None:
+        self._loops = loops
         self._type = type_info
         self._convert = _converter(type_info)
         self._columns = _columns(type_info)
+        self._is_unbounded = all(bound is None for _, bound in self._columns)
         self._shape = _shape(type_info)
 
     def batch(self, values: list[object]) -> list[object]:
@@ -98,7 +103,13 @@ class Converter:
         return values if self._convert is None else self._one_by_one(values, self._convert)
 
     def _fit(self, values: list[object], columns: Sequence[_Fitting]) -> bool:
-        if not isinstance(self._type, TupleTypeInfo):
+        is_tuple, loops = isinstance(self._type, TupleTypeInfo), self._loops
+        if loops.tuples_fit is not None and loops.scalars_fit is not None and self._is_unbounded:
+            kinds = [kind for kind, _ in columns]
+            return (
+                loops.tuples_fit(values, kinds) if is_tuple else loops.scalars_fit(values, kinds[0])
+            )
+        if not is_tuple:
             return _all_fit(columns[0], values)
         if set(map(type, values)) != {tuple}:
             return False

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from flinkformat.key_groups import KeyGroupRange
-from tidegate.api.operator import KeyCell
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import TidegateError
+from tidegate.loops.cells import KeyCell
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.scope import StateScope
 from tidegate.state.user import kinds, ttl

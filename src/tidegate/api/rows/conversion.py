@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from tidegate.api.rows.batches import shown
 from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
 from tidegate.errors import UserCodeFailed, with_article
+from tidegate.loops.forms import INTERPRETED
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import is_any
 
 if TYPE_CHECKING:
     from tidegate.api.operator import Operator
+    from tidegate.loops.forms import Loops
     from tidegate.model.elements import Batch
     from tidegate.typeinfo.types import TypeInformation
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 Convert = Callable[["Batch"], "Batch"]
 
 
-def output_conversions(operator: Operator, name: str) -> dict[str | None, Convert]:
+def output_conversions(
+    operator: Operator, name: str, loops: Loops = INTERPRETED
+) -> dict[str | None, Convert]:
     """Conversions of an operator's output, by side output; None is the main output.
 
     Left out where there is nothing to do.
@@ -30,7 +34,7 @@ def output_conversions(operator: Operator, name: str) -> dict[str | None, Conver
     if not operator.keeps_type:
         types[None] = operator.result_type
     return {
-        tag: Conversion(of, name).batch
+        tag: Conversion(of, name, loops).batch
         for tag, of in types.items()
         if of is not None and not is_any(of)
     }
@@ -39,9 +43,11 @@ def output_conversions(operator: Operator, name: str) -> dict[str | None, Conver
 class Conversion:
     """Converts batches to a declared type. operator: its name, for messages."""
 
-    def __init__(self, type_info: TypeInformation, operator: str) -> None:
+    def __init__(
+        self, type_info: TypeInformation, operator: str, loops: Loops = INTERPRETED
+    ) -> None:
         self._type = type_info
-        self._converter = Converter(type_info)
+        self._converter = Converter(type_info, loops)
         self._fields = fields_of_type(type_info)
         self._operator = operator
 

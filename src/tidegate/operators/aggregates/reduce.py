@@ -13,6 +13,7 @@ from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
+from tidegate.loops.forms import loops_with
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
 from tidegate.operators.aggregates.folded import FoldedKeys
 from tidegate.operators.aggregates.reduced_type import typed_reduce
@@ -46,7 +47,8 @@ class ReduceOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         call = row_call(self._function, self._method)
-        reduce = typed_reduce(call, self._type_info, context.info.name)
+        loops = loops_with(context.state.cell)
+        reduce = typed_reduce(call, self._type_info, context.info.name, loops)
         descriptor = ReducingStateDescriptor(STATE_NAME, reduce, self._type_info)
         self._state = cast("ReducingState[object]", context.state.keyed_state(descriptor))
         self._cell = context.state.cell

@@ -11,13 +11,15 @@ from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.emit import PIECE_MS, ahead_of, in_pieces, is_due
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.operators.keys import SharedKeys
-from tidegate.operators.row_loop import RowLoop, owner
+from tidegate.operators.row_loop import RowLoop, owner, user_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tidegate.api.operator import KeyCell, OperatorContext, Output, Steps, Timers
+    from tidegate.api.operator import OperatorContext, Output, Steps, Timers
     from tidegate.api.state import MapStateDescriptor
+    from tidegate.loops.calls import UserCall
+    from tidegate.loops.cells import KeyCell
     from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 
@@ -60,16 +62,16 @@ class OperatorTime:
 
 
 class RowContext:
-    """The ``Context`` of a process function; one for each operator, set for each row."""
+    """The ``Context`` of a process function; one for each operator. cell: has the row in hand."""
 
-    __slots__ = ("_time", "timestamp_ms")
+    __slots__ = ("_cell", "_time")
 
-    def __init__(self, time: OperatorTime) -> None:
+    def __init__(self, time: OperatorTime, cell: KeyCell) -> None:
         self._time = time
-        self.timestamp_ms: int | None = None
+        self._cell = cell
 
     def timestamp(self) -> int | None:
-        return self.timestamp_ms
+        return self._cell.timestamp_ms
 
     def timer_service(self) -> OperatorTime:
         return self._time
@@ -78,11 +80,10 @@ class RowContext:
 class KeyedRowContext(RowContext):
     """The ``Context`` and the ``OnTimerContext`` of a keyed process function."""
 
-    __slots__ = ("_cell", "domain")
+    __slots__ = ("domain",)
 
     def __init__(self, time: OperatorTime, cell: KeyCell) -> None:
-        super().__init__(time)
-        self._cell = cell
+        super().__init__(time, cell)
         self.domain = TimeDomain.EVENT_TIME
 
     def get_current_key(self) -> object:
@@ -103,24 +104,26 @@ class ProcessOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         self._time = OperatorTime(context)
-        self._open_with(context, self._contexts(context), None)
+        self._open_with(context, self._contexts(context))
 
     def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
-        return [RowContext(self._time)] * len(self.methods)
+        return [RowContext(self._time, context.state.cell)] * len(self.methods)
 
-    def _open_with(
-        self, context: OperatorContext, contexts: Sequence[RowContext], cell: KeyCell | None
-    ) -> None:
+    def _open_with(self, context: OperatorContext, contexts: Sequence[RowContext]) -> None:
         super().open(context)
         self._own = owner(self._own, context)
-        self._loops = [
-            self._loop(method, row, cell if isinstance(row, KeyedRowContext) else None)
+        self._row_loops = [
+            self._row_loop(self._user_call(method), row, context.state.cell)
             for method, row in zip(self.methods, contexts, strict=True)
         ]
 
-    def _loop(self, method: str, row: RowContext, cell: KeyCell | None) -> RowLoop:
+    def _user_call(self, method: str, call_name: str = "") -> UserCall:
         call = row_call(self._function, method)
-        return RowLoop(call, row, cell, draws=self._draws, own=self._own, operator=self._name)
+        return user_call(call, self._own, self._loops, operator=self._name, call_name=call_name)
+
+    def _row_loop(self, user: UserCall, row: RowContext, cell: KeyCell) -> RowLoop:
+        is_keyed = isinstance(row, KeyedRowContext)
+        return RowLoop(user, row, cell, self._draws, is_keyed=is_keyed)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         self._time.watermark_ms = watermark.ms
@@ -128,7 +131,7 @@ class ProcessOperator(FunctionOperator):
         return None
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        return self._loops[port].process(batch, out)
+        return self._row_loops[port].process(batch, out)
 
 
 class KeyedProcessOperator(ProcessOperator):
@@ -143,9 +146,11 @@ class KeyedProcessOperator(ProcessOperator):
         timers = context.state.timers(TIMERS, None, context.time.wake_at_wall)
         self._time = OperatorTime(context, timers)
         self._row = KeyedRowContext(self._time, cell)
-        self._open_with(context, self._contexts(context), cell)
+        self._open_with(context, self._contexts(context))
         self._timers = timers
-        self._timer_loop = self._loop("on_timer", self._row, cell)
+        self._timer_loop = self._row_loop(
+            self._user_call("on_timer", call_name="on_timer"), self._row, cell
+        )
         self._monotonic_ms = context.time.monotonic_ms
 
     def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
@@ -290,7 +295,8 @@ class BroadcastOperator(ProcessOperator):
         self._descriptors = descriptors
 
     def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
-        rows = MainContext(self._time), BroadcastContext(self._time)
+        cell = context.state.cell
+        rows = MainContext(self._time, cell), BroadcastContext(self._time, cell)
         rows[0].states, rows[1].states = _both_sides(context, self._descriptors)
         return rows
 
@@ -310,13 +316,8 @@ class KeyedBroadcastOperator(KeyedProcessOperator):
         self._descriptors = descriptors
 
     def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
-        self._cell = context.state.cell
-        main = self._row = KeyedMainContext(self._time, self._cell)
-        broadcast = BroadcastContext(self._time)
+        cell = context.state.cell
+        main = self._row = KeyedMainContext(self._time, cell)
+        broadcast = BroadcastContext(self._time, cell)
         main.states, broadcast.states = _both_sides(context, self._descriptors)
         return main, broadcast
-
-    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        if port:
-            self._cell.key, self._cell.group = None, -1  # a broadcast record has no key
-        return super().process(batch, port, out)

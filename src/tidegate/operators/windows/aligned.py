@@ -106,7 +106,7 @@ class AlignedWindowOperator(HeapFiringOperator):
     """Windows of one size, the same for all keys. plan: with the assigner's own trigger."""
 
     def open(self, context: OperatorContext) -> None:
-        self._open(context, WindowContents(self._plan, context.info.name))
+        self._open(context, WindowContents(self._plan, context))
         windows = cast("AlignedWindows", self._plan.assigner)
         overlap = windows.slide_ms < windows.size_ms
         self._cut = _Panes(windows, shared=overlap and self._contents.can_merge)

@@ -18,6 +18,7 @@ from tidegate.api.rows.batches import as_rows
 from tidegate.api.windows import CountWindow, GlobalWindow, TimeWindow
 from tidegate.api.windows.assigners import MergingWindowAssigner
 from tidegate.errors import TidegateError, UserError
+from tidegate.loops.forms import loops_with
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
@@ -93,10 +94,11 @@ class WindowInput:
 class WindowContents(AggregateFunction[Any, Any, Any]):
     """Conversion of records to a window's content: an aggregate whose result is the accumulator."""
 
-    def __init__(self, plan: WindowPlan, operator: str) -> None:
-        self._reduce = (
-            None if plan.reduce is None else typed_reduce(plan.reduce, plan.content_type, operator)
-        )
+    def __init__(self, plan: WindowPlan, context: OperatorContext) -> None:
+        self._reduce = None
+        if plan.reduce is not None:
+            name, loops = context.info.name, loops_with(context.state.cell)
+            self._reduce = typed_reduce(plan.reduce, plan.content_type, name, loops)
         self._aggregate = plan.aggregate
         self.type = plan.content_type
         if plan.aggregate is not None:
@@ -149,11 +151,11 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
 class EvictedContents(WindowContents):
     """Pairs of value and event time; an evictor removes some, and the rest is aggregated."""
 
-    def __init__(self, plan: WindowPlan, operator: str) -> None:
+    def __init__(self, plan: WindowPlan, context: OperatorContext) -> None:
         record = plan.content_type if plan.aggregate is None else None
         pair = None if record is None else TupleTypeInfo([record, LONG])
-        super().__init__(replace(plan, reduce=None, aggregate=None, content_type=pair), operator)
-        self._gathered = WindowContents(plan, operator)
+        super().__init__(replace(plan, reduce=None, aggregate=None, content_type=pair), context)
+        self._gathered = WindowContents(plan, context)
 
     def elements(self, accumulator: object) -> list[object]:
         gathered = self._gathered

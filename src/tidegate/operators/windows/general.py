@@ -124,7 +124,7 @@ class WindowOperator(FiringOperator):
 
     def open(self, context: OperatorContext) -> None:
         kind = WindowContents if self._evictor is None else EvictedContents
-        self._open(context, kind(self._plan, context.info.name))
+        self._open(context, kind(self._plan, context))
         assigner = self._plan.assigner
         self._domain = TimeDomain.EVENT_TIME if self._event_time else TimeDomain.PROCESSING_TIME
         descriptor = ValueStateDescriptor(CONTENTS, self._contents.type)

@@ -45,7 +45,7 @@ class SessionOperator(HeapFiringOperator):
         self._gap_ms = cast("SessionWindows", plan.assigner).gap_ms
 
     def open(self, context: OperatorContext) -> None:
-        self._open(context, WindowContents(self._plan, context.info.name))
+        self._open(context, WindowContents(self._plan, context))
         kept, whole = self._contents.type, None
         if kept is not None:
             whole = ListTypeInfo(TupleTypeInfo([LONG, LONG, LONG, BOOLEAN, kept]))

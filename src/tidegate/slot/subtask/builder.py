@@ -9,9 +9,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Protocol, cast
 
 from tidegate.api import ship
-from tidegate.api.operator import KeyCell, SourceOperator, VertexPlan
+from tidegate.api.operator import SourceOperator, VertexPlan
 from tidegate.api.rows.conversion import output_conversions
 from tidegate.checkpoint.channel_state.file_format import InputChannelInfo, ResultSubpartitionInfo
+from tidegate.loops.forms import loops
 from tidegate.slot.channels.gate import Gate, InputChannel
 from tidegate.slot.channels.output import ChannelOutput, Outputs, Room
 from tidegate.slot.channels.routes import WayOut, make_route
@@ -84,6 +85,7 @@ def _chain(
     infos = deployment.vertex.operators
     finished, share = deployment.deploy.finished, deployment.settings.slot.object_reuse
     operators = [_PassThrough() for _ in infos] if finished else plan.operators
+    form = loops(deployment.settings.slot.loops)
     made: list[ChainedOperator] = []
     for info, operator in zip(infos, operators, strict=True):
         scope = StateScope(
@@ -91,7 +93,7 @@ def _chain(
             deployment.key_groups,
             deployment.vertex.max_parallelism,
             host.clock,
-            KeyCell(),
+            form.key_cell(),
             operator.key_type,
             info.name,
             info.uid,
@@ -99,7 +101,7 @@ def _chain(
         )
         backend = states.backend(scope, deployment, host)
         context = context_of(info, deployment, host, backend)
-        convert = output_conversions(operator, info.name)
+        convert = output_conversions(operator, info.name, form)
         out = ChainOutput(room, host.clock, share=share, convert=convert)
         made.append(ChainedOperator(operator, context, backend, out, turns, host))
     for index, info in enumerate(infos):

@@ -23,7 +23,7 @@ from tidegate.state.disk.store import PREFIX_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.api.operator import KeyCell
+    from tidegate.loops.cells import KeyCell
     from tidegate.state.disk.layered import LayeredTable, ReadCache, Written
     from tidegate.state.disk.store import RocksDBStore
     from tidegate.state.format.encoding import StoredValues

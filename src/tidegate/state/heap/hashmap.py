@@ -23,8 +23,9 @@ docs/design/entry-copy-on-write.md.
 from __future__ import annotations
 
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from tidegate.loops.forms import loops_with
 from tidegate.state.heap.pieces import (
     ABSENT,
     Entries,
@@ -37,14 +38,13 @@ from tidegate.state.heap.pieces import (
     present_pieces,
 )
 from tidegate.state.user.refusing import refusing_maps
-from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.api.operator import KeyCell
     from tidegate.api.state import ValueState
+    from tidegate.loops.cells import KeyCell
 
 _UNTOLD_MAX: Final = 8
 """For how many snapshots it is not noted which keys of a busy key group are written."""
@@ -148,6 +148,8 @@ class HashMapTable:
         self._round = self._all_around()
         self._copy = copy
         self.cell = cell
+        self._loops = loops_with(cell)
+        self._entries = self._maps, self._saved, self._shared, ABSENT, copy
         self.peek = _peek(cell, self._maps)
         self.read = self.peek if copy is None else _read(cell, self._maps, self._shared, copy)
         self.is_shared = _is_shared(cell, self._shared)
@@ -164,20 +166,7 @@ class HashMapTable:
         merge: Callable[[object, object], object],
         emit: Callable[[object], None],
     ) -> None:
-        maps, saved, shared = self._maps, self._saved, self._shared
-        for value, key, group in zip(values, keys, groups, strict=True):
-            entries, preimages = maps[group], saved[group]
-            old = entries.get(key)
-            if preimages is not None and key not in preimages:
-                preimages[key] = ABSENT if old is None else old
-                if old is not None and self._copy is not None and shared[group] is not None:
-                    old = self._copy(old)
-            new = value if old is None else merge(old, value)
-            if new is None:
-                entries.pop(key, None)
-            else:
-                entries[key] = new
-            emit(new)
+        self._loops.fold(*self._entries, keys, groups, values, merge, emit)
 
     def accumulate(
         self,
@@ -188,24 +177,15 @@ class HashMapTable:
         create: Callable[[], object],
     ) -> None:
         """Sets each key's entry to ``add(value, entry)``; ``create`` makes a first entry."""
-        maps, saved, shared = self._maps, self._saved, self._shared
-        for value, key, group in zip(values, keys, groups, strict=True):
-            entries, preimages = maps[group], saved[group]
-            old = entries.get(key)
-            if preimages is not None and key not in preimages:
-                preimages[key] = ABSENT if old is None else old
-                if old is not None and self._copy is not None and shared[group] is not None:
-                    old = entries[key] = self._copy(old)
-            new = add(value, create() if old is None else old)
-            if new is None:
-                entries.pop(key, None)
-            else:
-                entries[key] = new
+        self._loops.accumulate(*self._entries, keys, groups, values, add, create)
 
     def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None: ...
 
     def value_state(self) -> ValueState[object]:
-        return _value_state(self, self._maps, self._saved, self._shared, self._copy)
+        cell, maps, saved, shared, absent, copy = self.cell, *self._entries
+        if copy is None:
+            return self._loops.immutable_values(cell, maps, saved, absent)
+        return self._loops.copied_values(cell, maps, saved, absent, shared, copy)
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         for group in self._key_groups:
@@ -419,71 +399,6 @@ class HashMapTable:
             for piece in as_they_are(some, [entries.get(key) for key in some], kept):
                 if isinstance(piece, Present):
                     yield piece
-
-
-def _value_state(
-    table: HashMapTable,
-    maps: list[Entries],
-    saved: list[Entries | None],
-    shared: list[Entries | None],
-    copy: Callable[[object], object] | None,
-) -> ValueState[object]:
-    """Value state in a class of its own for each table: the hottest calls that there are.
-
-    A method is called quicker than a function that is an attribute, and an argument with a default
-    is read quicker than a free variable; nobody passes these. 15 and 25 ns of some 130 a call under
-    load (benchmarks/state_bench.py).
-    """
-    cell, write = table.cell, table.write
-
-    class Values:
-        __slots__ = ()
-
-        def value(
-            self,
-            cell: KeyCell = cell,
-            maps: list[Entries] = maps,
-            shared: list[Entries | None] = shared,
-            copy: Callable[[object], object] = private_copy if copy is None else copy,
-        ) -> object:
-            group = cell.group
-            preimages = shared[group]
-            if preimages is None:
-                return maps[group].get(cell.key)
-            value = maps[group].get(cell.key)
-            return value if cell.key in preimages else copy(value)
-
-        def update(
-            self,
-            value: object,
-            cell: KeyCell = cell,
-            maps: list[Entries] = maps,
-            saved: list[Entries | None] = saved,
-            absent: object = ABSENT,
-        ) -> None:
-            group = cell.group
-            preimages = saved[group]
-            if preimages is not None and cell.key not in preimages:
-                preimages[cell.key] = maps[group].get(cell.key, absent)
-            if value is None:
-                maps[group].pop(cell.key, None)
-            else:
-                maps[group][cell.key] = value
-
-        def clear(self) -> None:
-            write(None)
-
-    return Values() if copy is not None else _immutable(Values, cell, maps)
-
-
-def _immutable(values: type[Any], cell: KeyCell, maps: list[Entries]) -> ValueState[object]:
-    class ImmutableValues(values):
-        __slots__ = ()
-
-        def value(self, cell: KeyCell = cell, maps: list[Entries] = maps) -> object:
-            return maps[cell.group].get(cell.key)
-
-    return ImmutableValues()
 
 
 # The functions of a table: closures, for one call a record and no look-up of attributes but the

@@ -1,0 +1,1 @@
+"""Loops around calls of user functions, in two forms of one source: compiled and interpreted."""

@@ -1,0 +1,136 @@
+"""Reads and writes of tables: compiled they leave the same entries and the same pre-images."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkformat.key_groups import KeyGroupRange
+from tests.loops.both import both_forms
+from tests.properties import examples
+from tidegate.errors import UserError
+from tidegate.loops.forms import Loops
+from tidegate.state.heap.hashmap import HashMapTable
+from tidegate.typeinfo.copies import private_copy
+
+FORMS = both_forms()
+GROUPS = KeyGroupRange(0, 2)
+KEYS = st.integers(0, 5) | st.sampled_from(["a", (1, 2), None, 1.5, True])
+VALUES = st.none() | st.integers() | st.text(max_size=2) | st.lists(st.integers(), max_size=2)
+OWN = st.tuples(KEYS | st.just([1]), st.integers(0, 2), VALUES)
+ROWS = st.lists(OWN | st.tuples(KEYS, st.sampled_from([-1, 3]), VALUES), max_size=5)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["update", "value", "clear", "fold", "accumulate"]), ROWS)
+    | st.tuples(st.sampled_from(["freeze", "thaw", "cut", "drain"]), st.just([])),
+    max_size=12,
+)
+
+
+class Table:
+    """A table in one form, with a note of what each step gave or raised."""
+
+    def __init__(self, loops: Loops, *, copied: bool, tracked: bool, logged: bool) -> None:
+        self.cell = loops.key_cell()
+        copier = private_copy if copied else None
+        self.table = HashMapTable(self.cell, GROUPS, 4, copy=copier, tracked=tracked, logged=logged)
+        self.values: Any = self.table.value_state()
+        self.logged = logged
+        self.told: list[object] = []
+        self.table.check_first_key(self.checked)
+
+    def checked(self, key: object) -> None:
+        self.told.append(("first key", key))
+        if key == 5:
+            raise UserError("a key of another type")
+
+    def do(self, step: str, rows: list[tuple[object, int, object]]) -> None:
+        # Each form has values of its own, since a function may change them.
+        rows = copy.deepcopy(rows)
+        try:
+            self.told.append((step, getattr(self, step)(rows)))
+        except (TypeError, ValueError, UserError, AssertionError) as error:
+            self.told.append((step, type(error), str(error)))
+
+    def update(self, rows: list[Any]) -> None:
+        for self.cell.key, self.cell.group, value in rows:
+            self.values.update(value)
+
+    def value(self, rows: list[Any]) -> list[object]:
+        found: list[object] = []
+        for self.cell.key, self.cell.group, _ in rows:
+            value = self.values.value()
+            found.append(copy.copy(value))
+            if isinstance(value, list) and self.table.is_shared():
+                value.append("changed by the user")
+        return found
+
+    def clear(self, rows: list[Any]) -> None:
+        for self.cell.key, self.cell.group, _ in rows:
+            self.values.clear()
+
+    def fold(self, rows: list[Any]) -> list[object]:
+        keys, groups, values = ([row[at] for row in rows] for at in range(3))
+        emitted: list[object] = []
+        try:
+            self.table.fold(keys, groups, values, self.merge, emitted.append)
+        finally:
+            self.told.append(list(emitted))
+        return emitted
+
+    def accumulate(self, rows: list[Any]) -> int:
+        keys, groups, values = ([row[at] for row in rows] for at in range(3))
+        rest = iter(values)
+        try:
+            self.table.accumulate(iter(keys), groups, rest, self.add, list)
+        finally:
+            self.told.append(rest.__length_hint__())
+        return 0
+
+    def merge(self, old: Any, new: Any) -> object:
+        if new == 7:
+            raise ValueError("a fault of the user's")
+        return new if new is None or type(old) is not type(new) else old + new
+
+    def add(self, value: Any, entry: Any) -> object:
+        if value == 7:
+            raise ValueError("a fault of the user's")
+        if value is None or not isinstance(entry, list):
+            return value
+        entry.append(value)
+        return entry
+
+    def freeze(self, rows: object) -> list[int]:
+        return self.table.freeze()
+
+    def thaw(self, rows: object) -> None:
+        self.table.thaw()
+
+    def cut(self, rows: object) -> list[int] | None:
+        return self.table.cut() if self.logged else None
+
+    def drain(self, rows: object) -> object:
+        return [repr(self.table.drain(group, 2, None)) for group in GROUPS] if self.logged else None
+
+    def all(self) -> tuple[object, ...]:
+        """Everything that it holds, pre-images included."""
+        table: Any = self.table
+        kept = [
+            [None if each is None else dict(each) for each in part]
+            for part in (table._maps, table._saved, table._shared)
+        ]
+        return (*kept, self.told)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("kind", ["", "tracked", "logged"])
+@examples(200)
+@given(steps=STEPS)
+def test_both_forms_hold_the_same_after_each_step(kind: str, copied: bool, steps: Any) -> None:
+    tracked, logged = kind == "tracked", kind == "logged"
+    plain, fast = (Table(form, copied=copied, tracked=tracked, logged=logged) for form in FORMS)
+    for step, rows in steps:
+        plain.do(step, rows)
+        fast.do(step, rows)
+        assert fast.all() == plain.all()
