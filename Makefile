@@ -20,8 +20,8 @@ check: setup ## format, lint, types, contracts, house style, quick tests: under 
 properties: setup ## the properties on fresh examples, ten times as many as in make test
 	@.venv/bin/python -m pytest -q -n 2 -m hypothesis --hypothesis-profile=fresh
 
-simulate: setup ## random jobs under random faults, on virtual time: make simulate SEEDS=1000 FIRST=1 KINDS="calls ends"
-	@.venv/bin/python -m scripts.simulate $(or $(SEEDS),1000) $(or $(FIRST),1) $(KINDS)
+simulate: setup ## random jobs under random faults, on virtual time: make simulate SEEDS=1000 FIRST=1 KINDS="calls ends" LOOPS=interpreted
+	@TIDEGATE_LOOPS=$(LOOPS) .venv/bin/python -m scripts.simulate $(or $(SEEDS),1000) $(or $(FIRST),1) $(KINDS)
 
 mutants: setup ## plants faults, one at a time, and counts those that the simulator or quick tests find
 	@.venv/bin/python -m scripts.mutants $(or $(SEEDS),2000) "$(TEXT)"

@@ -34,13 +34,16 @@ trap "kill 0" INT
     # The same runs and inputs each time: a change is refused for what it does, not for a fault that
     # was there before it. New ones are searched by make simulate and make fuzz, FIRST=fresh.
     quiet simulate "$bin/python" -W ignore -m scripts.simulate 400 1000001
-    quiet simulate-ends "$bin/python" -W ignore -m scripts.simulate 200 2000001 calls ends
+    quiet simulate-ends env TIDEGATE_LOOPS=interpreted "$bin/python" -W ignore -m scripts.simulate 200 2000001 calls ends
     # A minute of two processors. Openings of the readers add about as much.
     quiet fuzz "$bin/python" -W ignore -m scripts.fuzz 1 1 ""
 } &
 # Three at once on two cores: tests of whole jobs wait for more than half of their time.
 part tests "$bin/python" -m pytest -q -n 3 --dist loadgroup --timeout 300 \
     --cov --cov-report= --results=build/test-results.json
+# The same with the loops in their other form; above they are compiled.
+part tests-interpreted env TIDEGATE_LOOPS=interpreted "$bin/python" -m pytest -q -n 3 \
+    --dist loadgroup --timeout 300 tests/{operators,state,typeinfo,slot,datastream,loops}
 quiet coverage "$bin/python" -m coverage report &
 part core-coverage "$bin/python" scripts/core_coverage.py
 part features "$bin/python" -m scripts.features --brief

@@ -100,7 +100,8 @@ def outcome(results: Iterator[object], pieces: int, function: Function) -> Outco
     except TidegateError as error:
         again = list(results)
         assert again == [], "nothing comes after a failure"
-        return drawn, str(error), getattr(error, "trace", ""), function.seen
+        text = f"{error}\n{error.__cause__!r}"
+        return drawn, text, getattr(error, "trace", ""), function.seen
     return drawn, "", "", function.seen
 
 

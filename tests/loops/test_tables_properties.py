@@ -1,6 +1,7 @@
 """Reads and writes of tables: compiled they leave the same entries and the same pre-images."""
 
 import copy
+from operator import length_hint
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ OWN = st.tuples(KEYS | st.just([1]), st.integers(0, 2), VALUES)
 ROWS = st.lists(OWN | st.tuples(KEYS, st.sampled_from([-1, 3]), VALUES), max_size=5)
 STEPS = st.lists(
     st.tuples(st.sampled_from(["update", "value", "clear", "fold", "accumulate"]), ROWS)
-    | st.tuples(st.sampled_from(["freeze", "thaw", "cut", "drain"]), st.just([])),
+    | st.tuples(st.sampled_from(["freeze", "thaw", "encode", "cut", "drain"]), st.just([])),
     max_size=12,
 )
 
@@ -38,6 +39,7 @@ class Table:
         self.values: Any = self.table.value_state()
         self.logged = logged
         self.told: list[object] = []
+        self.frozen: list[int] = []
         self.table.check_first_key(self.checked)
 
     def checked(self, key: object) -> None:
@@ -50,7 +52,7 @@ class Table:
         rows = copy.deepcopy(rows)
         try:
             self.told.append((step, getattr(self, step)(rows)))
-        except (TypeError, ValueError, UserError, AssertionError) as error:
+        except (TypeError, ValueError, IndexError, UserError, AssertionError) as error:
             self.told.append((step, type(error), str(error)))
 
     def update(self, rows: list[Any]) -> None:
@@ -85,7 +87,7 @@ class Table:
         try:
             self.table.accumulate(iter(keys), groups, rest, self.add, list)
         finally:
-            self.told.append(rest.__length_hint__())
+            self.told.append(length_hint(rest))
         return 0
 
     def merge(self, old: Any, new: Any) -> object:
@@ -101,26 +103,28 @@ class Table:
         entry.append(value)
         return entry
 
-    def freeze(self, rows: object) -> list[int]:
-        return self.table.freeze()
+    def freeze(self, rows: object) -> None:
+        self.frozen = self.table.freeze()
 
     def thaw(self, rows: object) -> None:
         self.table.thaw()
+        self.frozen = []
 
-    def cut(self, rows: object) -> list[int] | None:
-        return self.table.cut() if self.logged else None
+    def encode(self, rows: object) -> list[str]:
+        group = self.frozen.pop()
+        return [repr(piece) for piece in self.table.pieces(group, lambda: 2)]
 
-    def drain(self, rows: object) -> object:
-        return [repr(self.table.drain(group, 2, None)) for group in GROUPS] if self.logged else None
+    def cut(self, rows: object) -> None:
+        if self.logged:
+            self.table.cut()
+
+    def drain(self, rows: object) -> list[str]:
+        return [repr(self.table.drain(group, 2, None)) for group in GROUPS if self.logged]
 
     def all(self) -> tuple[object, ...]:
-        """Everything that it holds, pre-images included."""
-        table: Any = self.table
-        kept = [
-            [None if each is None else dict(each) for each in part]
-            for part in (table._maps, table._saved, table._shared)
-        ]
-        return (*kept, self.told)
+        """What it holds, what a snapshot or a log would take, and what the steps have told."""
+        written = {group: keys and list(keys) for group, keys in self.table.written().items()}
+        return list(self.table.scan()), written, self.table.undrained, self.told
 
 
 @pytest.mark.parametrize("copied", [False, True])

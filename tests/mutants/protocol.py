@@ -210,9 +210,9 @@ PROTOCOL = [
     # --- state ---
     Mutant(
         "no pre-image is kept of a frozen entry",
-        "state/heap/hashmap.py",
-        "            if preimages is not None and cell.key not in preimages:\n"
-        "                preimages[cell.key] = maps[group].get(cell.key, absent)\n",
+        "loops/tables.py",
+        "        if preimages is not None and key not in preimages:\n"
+        "            preimages[key] = entries.get(key, self._absent)\n",
         "",
     ),
     Mutant(

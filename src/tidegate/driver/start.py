@@ -14,6 +14,8 @@ from tidegate.checkpoint.restore.fitting import check_hooks, fit, unclaimed
 from tidegate.driver.checkpoint_files import CheckpointFiles
 from tidegate.driver.starting.restore import LATEST, StartReader
 from tidegate.ha.leadership import HaWorld, Leadership, lead
+from tidegate.loops.forms import choose
+from tidegate.model.settings import LoopForm
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -45,6 +47,10 @@ class Start:
 async def started(graph: JobGraph, world: DriverWorld) -> AsyncGenerator[Start]:
     """Leads the job while this lasts. Raises ConfigError, StorageFailed, RestoreRefused."""
     settings, chance = graph.settings, world.chance
+    if settings.slot.loops is LoopForm.AUTO:
+        # Of this machine; a slot elsewhere takes the compiled ones that it has.
+        choice = choose()
+        world.log.info("loops around functions", form=choice.form.value, why=choice.why)
     reader = StartReader(
         settings,
         lambda job: world.storage(graph, job),

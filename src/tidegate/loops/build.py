@@ -1,7 +1,6 @@
-"""Compiles the loops with mypyc, which needs a C compiler: python -m tidegate.loops.build.
+"""Compiles the loops with mypyc, which needs a C compiler.
 
-What is built goes into a folder that no other source and no other Python reads (`forms`). As a
-program it fails softly: it says why there are no compiled loops, and exits with 0.
+What is built goes into a folder that no other source and no other Python reads (`forms`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from tidegate.errors import NotCompiled, TidegateError
+from tidegate.errors import NotCompiled
 from tidegate.loops import forms
 
 LIMIT_S: Final = 600
@@ -131,15 +130,3 @@ def _run(folder: Path, *arguments: str) -> None:
             remedy="Install a C compiler and the headers of this Python (Debian: gcc and "
             "python3-dev); jobs run without compiled loops, more slowly.",
         )
-
-
-def main() -> None:
-    """Compile, or say why not."""
-    try:
-        print(f"loops: compiled in {build()}")
-    except (TidegateError, OSError) as error:
-        print(f"loops: interpreted. {error}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,7 @@ class UserCall:
     own: makes a record the next operator's own; None if it may be shared. may_be_text: it may
     return text, which can be iterated and yet is no records. beside: makes the exception for what a
     generator returns beside its records. failed: makes the error of an exception, given that, the
-    row, and what the function has returned last.
+    row, and what the function has returned last. It sets the cause: compiled code forgets it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ def results_of_rows(
                 if beside is not None:
                     raise user.beside(beside)
     except Exception as error:
-        raise user.failed(error, value, results) from error
+        raise user.failed(error, value, results)  # noqa: B904 - which sets the cause
 
 
 def results_of_values(
@@ -87,7 +87,7 @@ def results_of_values(
                 if beside is not None:
                     raise user.beside(beside)
     except Exception as error:
-        raise user.failed(error, value, results) from error
+        raise user.failed(error, value, results)  # noqa: B904 - which sets the cause
 
 
 def results_of_timers(
@@ -108,7 +108,7 @@ def results_of_timers(
                 if beside is not None:
                     raise user.beside(beside)
     except Exception as error:
-        raise user.failed(error, ms, results) from error
+        raise user.failed(error, ms, results)  # noqa: B904 - which sets the cause
 
 
 def draw_with_times(

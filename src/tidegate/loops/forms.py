@@ -116,7 +116,7 @@ def loops_with(cell: KeyCell) -> Loops:
     """The loops in the form of a cell, which compiled ones reach into."""
     if type(cell) is KeyCell:
         return INTERPRETED
-    return _loops_of_modules(lambda name: sys.modules[f"{PACKAGE}.{name}"])
+    return _loaded()
 
 
 def compiled_folder() -> Path | None:
@@ -167,7 +167,11 @@ def _of_environment() -> LoopForm:
 def _compiled(folder: Path) -> Loops:
     if PACKAGE not in sys.modules:
         load(folder)
-    return _loops_of_modules(lambda name: sys.modules[f"{PACKAGE}.{name}"])
+    return _loaded()
+
+
+def _loaded() -> Loops:
+    return sys.modules[PACKAGE].loops
 
 
 def load(folder: Path) -> None:
@@ -182,15 +186,12 @@ def load(folder: Path) -> None:
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
     sys.modules[PACKAGE] = package
-    for name in COMPILED:
-        import_module(f"{PACKAGE}.{name}")
-
-
-def _loops_of_modules(module: Callable[[str], Any]) -> Loops:
-    of_calls, of_tables, of_checks = module("calls"), module("tables"), module("checks")
-    return Loops(
+    of_cells, of_calls, of_tables, of_checks = (
+        import_module(f"{PACKAGE}.{name}") for name in COMPILED
+    )
+    package.__dict__["loops"] = Loops(
         LoopForm.COMPILED,
-        module("cells").KeyCell,
+        of_cells.KeyCell,
         of_calls.UserCall,
         of_calls.results_of_rows,
         of_calls.results_of_values,

@@ -148,8 +148,6 @@ class HashMapTable:
         self._round = self._all_around()
         self._copy = copy
         self.cell = cell
-        self._loops = loops_with(cell)
-        self._entries = self._maps, self._saved, self._shared, ABSENT, copy
         self.peek = _peek(cell, self._maps)
         self.read = self.peek if copy is None else _read(cell, self._maps, self._shared, copy)
         self.is_shared = _is_shared(cell, self._shared)
@@ -166,7 +164,9 @@ class HashMapTable:
         merge: Callable[[object, object], object],
         emit: Callable[[object], None],
     ) -> None:
-        self._loops.fold(*self._entries, keys, groups, values, merge, emit)
+        maps, saved, shared, copy = self._maps, self._saved, self._shared, self._copy
+        fold = loops_with(self.cell).fold
+        fold(maps, saved, shared, ABSENT, copy, keys, groups, values, merge, emit)
 
     def accumulate(
         self,
@@ -177,15 +177,18 @@ class HashMapTable:
         create: Callable[[], object],
     ) -> None:
         """Sets each key's entry to ``add(value, entry)``; ``create`` makes a first entry."""
-        self._loops.accumulate(*self._entries, keys, groups, values, add, create)
+        maps, saved, shared, copy = self._maps, self._saved, self._shared, self._copy
+        accumulate = loops_with(self.cell).accumulate
+        accumulate(maps, saved, shared, ABSENT, copy, keys, groups, values, add, create)
 
     def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None: ...
 
     def value_state(self) -> ValueState[object]:
-        cell, maps, saved, shared, absent, copy = self.cell, *self._entries
+        cell, maps, saved, copy = self.cell, self._maps, self._saved, self._copy
+        loops = loops_with(cell)
         if copy is None:
-            return self._loops.immutable_values(cell, maps, saved, absent)
-        return self._loops.copied_values(cell, maps, saved, absent, shared, copy)
+            return loops.immutable_values(cell, maps, saved, ABSENT)
+        return loops.copied_values(cell, maps, saved, ABSENT, self._shared, copy)
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         for group in self._key_groups:
