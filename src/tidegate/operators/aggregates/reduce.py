@@ -27,8 +27,9 @@ from tidegate.traced.symbols import Field
 
 if TYPE_CHECKING:
     from tidegate.api.functions import SnapshotContext
-    from tidegate.api.operator import KeyCell, OperatorContext, Output, Steps
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ReducingState
+    from tidegate.loops.cells import KeyCell
     from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tidegate.api.operator import KeyCell
     from tidegate.api.rows.column_rows import ColumnRows
     from tidegate.api.state import AggregatingState
+    from tidegate.loops.cells import KeyCell
     from tidegate.operators.windows.firing import CurrentWindow, WindowPlan
 
 
