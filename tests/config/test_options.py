@@ -35,7 +35,7 @@ def test_keys_are_unique_and_no_old_key_is_a_key_of_today() -> None:
 FLINK_KEYS = frozenset(Path(__file__).with_name("flink_keys.txt").read_text().split())
 """Keys of Flink 2.3, and of older versions if people still have them in their configurations."""
 
-BESIDE_FLINKS = {"pipeline.dead-letters"}
+BESIDE_FLINKS = {"pipeline.dead-letters", "pipeline.trace-functions"}
 """Keys of ours that stand among Flink's, where a user looks for them."""
 
 
