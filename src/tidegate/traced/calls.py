@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.traced.evaluation import Doubt, Evaluation
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Traced, trace
 
@@ -39,11 +38,10 @@ class BatchCall:
         fields = fields_of(rows)
         if second is not None:
             fields[1, None] = second
-        evaluation = Evaluation(fields, len(rows))
-        try:
-            return [evaluation.column(each) for each in traced.expressions]
-        except Doubt:
-            return None
+        # NumPy is loaded where batches are, not by whoever writes a program.
+        from tidegate.traced.evaluation import evaluated
+
+        return cast("list[NDArray[Any]] | None", evaluated(traced.expressions, fields, len(rows)))
 
     def _current(self) -> Traced | None:
         """The function as its globals and cells are now."""

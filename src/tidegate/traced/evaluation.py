@@ -25,7 +25,7 @@ from tidegate.traced.symbols import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -75,6 +75,17 @@ class Column:
 
 Fields = dict[tuple[int, int | str | None], "NDArray[Any]"]
 """Columns of the batch by argument and field."""
+
+
+def evaluated(
+    expressions: Sequence[Expression | None], fields: Fields, rows: int
+) -> list[NDArray[Any] | None] | None:
+    """A column for each expression; None where one might differ from what Python computes."""
+    evaluation = Evaluation(fields, rows)
+    try:
+        return [None if each is None else evaluation.column(each) for each in expressions]
+    except Doubt:
+        return None
 
 
 class Evaluation:

@@ -7,7 +7,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tidegate.traced.calls import fields_of
-from tidegate.traced.evaluation import Doubt, Evaluation
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Binary, Expression, Field, Traced, Unary, trace
 
@@ -59,11 +58,10 @@ class Folds:
         folds = self._current()
         if not folds:
             return None
-        evaluation = Evaluation(fields_of(rows, self._argument), len(rows))
-        try:
-            return [None if each.term is None else evaluation.column(each.term) for each in folds]
-        except Doubt:
-            return None
+        from tidegate.traced.evaluation import evaluated
+
+        terms = [each.term for each in folds]
+        return evaluated(terms, fields_of(rows, self._argument), len(rows))
 
     def _current(self) -> tuple[Fold, ...]:
         """The folds as globals and cells are now; none once the function is no fold any more."""

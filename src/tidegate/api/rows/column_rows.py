@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
 
 from tidegate.model.elements import RowBatch
 from tidegate.typeinfo.types import BOOLEAN, DOUBLE, LONG, TupleTypeInfo
@@ -12,20 +11,20 @@ from tidegate.typeinfo.types import BOOLEAN, DOUBLE, LONG, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from tidegate.typeinfo.types import TypeInformation
 
-_KINDS: dict[TypeInformation, np.dtype[Any]] = {
-    LONG: np.dtype(np.int64),
-    DOUBLE: np.dtype(np.float64),
-    BOOLEAN: np.dtype(np.bool_),
-}
-_KIND_OF: dict[type, np.dtype[Any]] = {
-    int: _KINDS[LONG],
-    float: _KINDS[DOUBLE],
-    bool: _KINDS[BOOLEAN],
-}
+
+@cache
+def _kinds() -> dict[object, np.dtype[Any]]:
+    """NumPy's types of columns by the types of their values, ours and Python's."""
+    import numpy as np
+
+    long, double, boolean = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_)
+    by_type = {LONG: long, DOUBLE: double, BOOLEAN: boolean}
+    return {**by_type, int: long, float: double, bool: boolean}
 
 
 class ColumnRows(RowBatch):
@@ -146,14 +145,17 @@ class ColumnRows(RowBatch):
 def fields_of_type(type_info: TypeInformation) -> tuple[object, ...] | None:
     """Kinds of the columns whose rows are of this type as they are; None if none are."""
     is_tuple = type(type_info) is TupleTypeInfo
-    kinds = [_KINDS.get(each) for each in (type_info.children if is_tuple else (type_info,))]
+    kinds = [_kinds().get(each) for each in (type_info.children if is_tuple else (type_info,))]
     # A NumPy type equals None where that stands for float64, so `in` would not do.
     return (is_tuple, *kinds) if kinds and all(kind is not None for kind in kinds) else None
 
 
 def as_columns(rows: RowBatch) -> ColumnRows | None:
     """The rows as columns, without keys; None unless each field is of one such type throughout."""
+    import numpy as np
+
     values: list[Any] = rows.values
+    kinds = _kinds()
     is_tuple = type(values[0]) is tuple
     if not is_tuple:
         fields: list[Sequence[object]] = [values]
@@ -167,7 +169,7 @@ def as_columns(rows: RowBatch) -> ColumnRows | None:
     columns: list[NDArray[Any]] = []
     for field in fields:
         first = type(field[0])
-        kind = _KIND_OF.get(first)
+        kind = kinds.get(first)
         if kind is None or list(map(type, field)).count(first) != len(field):
             return None
         try:
@@ -187,6 +189,8 @@ def joined(parts: Sequence[ColumnRows]) -> ColumnRows:
     first = parts[0]
     if len(parts) == 1:
         return first
+    import numpy as np
+
     assert all(each.shape == first.shape for each in parts), "only batches of one shape are joined"
     stamps = [each.stamps for each in parts if each.stamps is not None]
     groups = [each.groups for each in parts if each.groups is not None]

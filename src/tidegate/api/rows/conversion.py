@@ -48,7 +48,7 @@ class Conversion:
     ) -> None:
         self._type = type_info
         self._converter = Converter(type_info, loops)
-        self._fields = fields_of_type(type_info)
+        self._fields: tuple[object, ...] | None = None
         self._operator = operator
 
     def batch(self, batch: Batch) -> Batch:
@@ -58,8 +58,11 @@ class Conversion:
         """
         if isinstance(batch, ArrowBatch):
             return batch
-        if isinstance(batch, ColumnRows) and self._fields == batch.fields:
-            return batch
+        if isinstance(batch, ColumnRows):
+            if self._fields is None:
+                self._fields = fields_of_type(self._type) or ()
+            if self._fields == batch.fields:
+                return batch
         try:
             values = self._converter.batch(batch.values)
         except Misfit as misfit:

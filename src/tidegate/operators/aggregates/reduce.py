@@ -15,7 +15,6 @@ from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.loops.forms import loops_with
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
-from tidegate.operators.aggregates.folded import FoldedKeys
 from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import ahead_of, emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from tidegate.api.state import ReducingState
     from tidegate.loops.cells import KeyCell
     from tidegate.model.elements import Batch, Watermark
+    from tidegate.operators.aggregates.folded import FoldedKeys
     from tidegate.typeinfo.types import TypeInformation
 
 
@@ -60,6 +60,8 @@ class ReduceOperator(FunctionOperator):
         super().open(context)
 
     def _folded_keys(self) -> FoldedKeys | None:
+        from tidegate.operators.aggregates.folded import FoldedKeys
+
         try:
             return FoldedKeys(self._folds(), _Reduced(self._state, self._cell))
         except NotPure:

@@ -8,8 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import numpy as np
-
 from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.api.watermarks import TimestampAssigner
@@ -21,6 +19,7 @@ from tidegate.traced.calls import batch_call, why_by_row
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -96,6 +95,8 @@ class FunctionStamps:
         return _with(batch, stamps)
 
     def _stamps_of(self, batch: ColumnRows, call: BatchCall) -> NDArray[np.int64] | None:
+        import numpy as np
+
         old = batch.stamps
         if old is None:
             old = np.full(len(batch), MIN_TIMESTAMP_MS)
@@ -240,6 +241,8 @@ def _names_of(value: object) -> Sequence[str]:
 def _with(batch: Batch, stamps: array[int] | np.ndarray) -> Batch:
     if isinstance(batch, RowBatch):
         return _with_list(batch, stamps.tolist())
+    import numpy as np
+
     own = np.asarray(stamps, np.int64)
     return ArrowBatch(batch.batch, own, batch.key_column, batch.key_groups)
 
