@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from structlog.testing import capture_logs
 
 from tidegate import Configuration, JobFailed, JobStatus, StreamExecutionEnvironment
 from tidegate.minicluster.fork_server import LOOK_S
@@ -217,8 +218,11 @@ def test_a_fork_server_that_is_killed_costs_one_restart_and_the_next_one_serves(
     first = forking().pid
     assert first is not None
     waited_for(lambda: all_run(client.view()))  # type: ignore[attr-defined]
-    os.kill(first, signal.SIGKILL)
-    waited_for(lambda: forking().pid not in (None, first))
+    with capture_logs() as logs:
+        os.kill(first, signal.SIGKILL)
+        waited_for(lambda: forking().pid not in (None, first))
+    (told,) = [entry for entry in logs if "slots are forked from has ended;" in entry["event"]]
+    assert (told["process"], told["status"]) == (first, -signal.SIGKILL)
     waited_for(lambda: client.view().restarts > 0)  # type: ignore[attr-defined]
     waited_for(lambda: all_run(client.view()))  # type: ignore[attr-defined]
     client.cancel().result(LIMIT_S)
