@@ -107,6 +107,32 @@ def test_a_program_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     assert not alive
 
 
+@pytest.mark.parametrize("beside", ["", "threading.Thread(target=note, args=('thread',)).start()"])
+def test_what_functions_leave_for_the_end_of_the_process_is_done(
+    tmp_path: Path, beside: str
+) -> None:
+    program = f"""
+import atexit
+import threading
+
+def note(who):
+    threading.Event().wait(0.2)
+    print(who, flush=True)
+
+def called(number):
+    atexit.register(note, "at exit")
+    {beside or "pass"}
+    return number
+
+env.from_collection([1]).map(called).print()
+env.execute()
+"""
+    with run(tmp_path, program) as process:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    expected = ["before", "1", "at exit", *(["thread"] if beside else [])]
+    assert sorted(output.splitlines()) == sorted(expected)
+
+
 def test_slots_of_later_attempts_find_loaded_what_a_program_loads(tmp_path: Path) -> None:
     program = """
 import os
