@@ -1,4 +1,4 @@
-"""What a slot needs of Tidegate, loaded ahead in a process that slots are forked from."""
+"""Loads what slots need of Tidegate ahead, in a process that they are forked from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
 SLOT: Final = (
-    "encodings.idna",
+    *("encodings.ascii", "encodings.idna", "encodings.latin_1"),
+    *("encodings.utf_16_be", "encodings.utf_16_le"),
     "tidegate.slot.process.serve",
     "tidegate.operators.map",
     "tidegate.operators.sources.source",
@@ -26,6 +27,14 @@ SLOT: Final = (
     "tidegate.connectors.print",
 )
 """What every slot loads, or nearly."""
+
+WITH_ARROW: Final = (
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.pandas_compat",
+    "tidegate.state.columns.columnar",
+)
+"""What a slot loads for batches; Arrow loads pandas, if that is there, to see what it is given."""
 
 _ROOMS: Final = ("api", "connectors", "operators", "state", "typeinfo")
 """Rooms of which a slot loads those modules that the functions of its job lead to."""
@@ -69,8 +78,8 @@ def modules_of_job() -> tuple[str, ...]:
 
 
 def modules_of_program() -> tuple[str, ...]:
-    """Modules that this program has loaded and its slots load if its functions are in a module."""
-    return _loaded(_OF_PROGRAMS)
+    """Modules that slots load if the program's functions are in a module, or if it has batches."""
+    return (*_loaded(_OF_PROGRAMS), *(WITH_ARROW if "pyarrow" in sys.modules else ()))
 
 
 def modules_of_any_job() -> Generator[str]:
