@@ -11,6 +11,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
+from tidegate.errors import ConfigError
+from tidegate.loops.forms import loops
 from tidegate.transport.tcp import loop_factory
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ _ARROWS_JEMALLOC: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
 def preload(modules: Iterable[str]) -> None:
-    """Loads modules and a loop's library; forks share the memory.
+    """Loads modules, the library of the event loop and compiled loops; forks share the memory.
 
     Raises ImportError for a module that is missing.
     """
@@ -54,6 +56,8 @@ def preload(modules: Iterable[str]) -> None:
         for module in modules:
             importlib.import_module(module)
     loop_factory()
+    with contextlib.suppress(ConfigError):  # which the slot of a job reports
+        loops()
     gc.freeze()  # so that no collection of a slot touches, and thereby copies, what it shares
 
 
