@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from structlog.testing import capture_logs
 
 from tidegate import Configuration, JobFailed, JobStatus, StreamExecutionEnvironment
 from tidegate.minicluster.fork_server import LOOK_S
@@ -104,6 +105,32 @@ def test_a_program_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
         process.kill()
         _, alive = psutil.wait_procs(started, timeout=LIMIT_S)
     assert not alive
+
+
+@pytest.mark.parametrize("beside", ["", "threading.Thread(target=note, args=('thread',)).start()"])
+def test_what_functions_leave_for_the_end_of_the_process_is_done(
+    tmp_path: Path, beside: str
+) -> None:
+    program = f"""
+import atexit
+import threading
+
+def note(who):
+    threading.Event().wait(0.2)
+    print(who, flush=True)
+
+def called(number):
+    atexit.register(note, "at exit")
+    {beside or "pass"}
+    return number
+
+env.from_collection([1]).map(called).print()
+env.execute()
+"""
+    with run(tmp_path, program) as process:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    expected = ["before", "1", "at exit", *(["thread"] if beside else [])]
+    assert sorted(output.splitlines()) == sorted(expected)
 
 
 def test_slots_of_later_attempts_find_loaded_what_a_program_loads(tmp_path: Path) -> None:
@@ -217,8 +244,11 @@ def test_a_fork_server_that_is_killed_costs_one_restart_and_the_next_one_serves(
     first = forking().pid
     assert first is not None
     waited_for(lambda: all_run(client.view()))  # type: ignore[attr-defined]
-    os.kill(first, signal.SIGKILL)
-    waited_for(lambda: forking().pid not in (None, first))
+    with capture_logs() as logs:
+        os.kill(first, signal.SIGKILL)
+        waited_for(lambda: forking().pid not in (None, first))
+    (told,) = [entry for entry in logs if "slots are forked from has ended;" in entry["event"]]
+    assert (told["process"], told["status"]) == (first, -signal.SIGKILL)
     waited_for(lambda: client.view().restarts > 0)  # type: ignore[attr-defined]
     waited_for(lambda: all_run(client.view()))  # type: ignore[attr-defined]
     client.cancel().result(LIMIT_S)

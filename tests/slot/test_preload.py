@@ -11,15 +11,20 @@ import sys
 
 import psutil
 
-from tidegate.slot.process.preload import SLOT, modules_of_any_job, preload, preload_known
+from tidegate.slot.process.preload import (
+    SLOT, WITH_ARROW, modules_of_any_job, preload, preload_known
+)
 
-preload(["pyarrow", *SLOT])
+preload(SLOT)
 preload_known(modules_of_any_job())
+without_arrow = set(sys.modules)
+preload_known(WITH_ARROW)
 assert "JE_ARROW_MALLOC_CONF" not in os.environ, "slots would find it in their environment"
 if os.fork() == 0:
     os._exit(0)
 os.wait()
 print(psutil.Process().num_threads())
+print(*without_arrow)
 print(*sys.modules)
 """
 
@@ -54,11 +59,12 @@ def output_of(program: str) -> list[str]:
 
 
 def test_no_thread_is_there_after_a_fork_whatever_is_loaded() -> None:
-    threads, modules = output_of(LEAVES_ONE_THREAD)
+    threads, *modules = output_of(LEAVES_ONE_THREAD)
+    loaded, with_arrow = (set(line.split()) for line in modules)
     assert threads == "1"
-    loaded = set(modules.split())
-    assert loaded >= {"numpy", "pyarrow", "tidegate.operators.windows.general"}
+    assert loaded >= {"numpy", "tidegate.operators.windows.general"}
     assert loaded.isdisjoint({"pandas", "polars", "pyspark", "structlog", "tidegate.driver"})
+    assert with_arrow >= {"pandas", "pyarrow.pandas_compat", "tidegate.state.columns.columnar"}
 
 
 def test_a_job_asks_for_modules_of_ours_that_its_program_has_loaded() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import gc
 import os
 import signal
 import socket
 import sys
+import threading
 
 from tidegate.minicluster.fork_server import ForkServer
 from tidegate.minicluster.forking import FOR_THE_PROGRAM
@@ -23,4 +26,13 @@ if __name__ == "__main__":
     invitation = ForkServer(socket.socket(fileno=int(sys.argv[1]))).run()
     if invitation is None:
         os._exit(0)  # the program waits, and the server has nothing to put in order
-    sys.exit(slot_process(invitation))
+    status = slot_process(invitation)
+    if threading.active_count() == 1:
+        # To take the interpreter apart, for which the job would wait, takes as long as a small job.
+        # So it is done as in multiprocessing.
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+        for output in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                output.flush()
+        os._exit(status)
+    sys.exit(status)

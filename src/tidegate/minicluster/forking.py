@@ -94,6 +94,14 @@ class Forking:
         if mine and self._process is not None and self._process.poll() is None:
             assert self._link is not None, "a server that runs has a link"
             return self._link
+        if mine and self._process is not None:
+            from tidegate.config.log import process_log  # not before the server loads too
+
+            process_log().warning(
+                "the process that slots are forked from has ended; another one is started",
+                process=self._process.pid,
+                status=self._process.returncode,
+            )
         if self._link is not None:
             self._link.close()
         self._link, servers = socket.socketpair()

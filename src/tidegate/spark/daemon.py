@@ -38,6 +38,7 @@ def load() -> None:
     from tidegate.model.versions import versions
     from tidegate.slot.process.preload import (
         SLOT,
+        WITH_ARROW,
         modules_of_any_job,
         preload,
         preload_known,
@@ -47,6 +48,7 @@ def load() -> None:
     versions()  # which each slot tells, and reading them takes 20 ms
     preload((*_WORKER, "tidegate.spark.slot_task", *SLOT))
     preload_known(modules_of_any_job())
+    preload_known(WITH_ARROW)
     # Each worker has all of these look again for what has come since, and one of them would read
     # the directory of Spark's jar for 150 ms. Those that it makes anew know what was read here.
     sys.path_importer_cache.clear()

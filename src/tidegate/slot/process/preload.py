@@ -1,4 +1,4 @@
-"""What a slot needs of Tidegate, loaded ahead in a process that slots are forked from."""
+"""Loads what slots need of Tidegate ahead, in a process that they are forked from."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
+from tidegate.errors import ConfigError
+from tidegate.loops.forms import loops
 from tidegate.transport.tcp import loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
 SLOT: Final = (
-    "encodings.idna",
+    *("encodings.ascii", "encodings.idna", "encodings.latin_1"),
+    *("encodings.utf_16_be", "encodings.utf_16_le"),
     "tidegate.slot.process.serve",
     "tidegate.operators.map",
     "tidegate.operators.sources.source",
@@ -26,6 +29,14 @@ SLOT: Final = (
     "tidegate.connectors.print",
 )
 """What every slot loads, or nearly."""
+
+WITH_ARROW: Final = (
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.pandas_compat",
+    "tidegate.state.columns.columnar",
+)
+"""What a slot loads for batches; Arrow loads pandas, if that is there, to see what it is given."""
 
 _ROOMS: Final = ("api", "connectors", "operators", "state", "typeinfo")
 """Rooms of which a slot loads those modules that the functions of its job lead to."""
@@ -37,7 +48,7 @@ _ARROWS_JEMALLOC: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
 def preload(modules: Iterable[str]) -> None:
-    """Loads modules and a loop's library; forks share the memory.
+    """Loads modules, the library of the event loop and compiled loops; forks share the memory.
 
     Raises ImportError for a module that is missing.
     """
@@ -45,6 +56,8 @@ def preload(modules: Iterable[str]) -> None:
         for module in modules:
             importlib.import_module(module)
     loop_factory()
+    with contextlib.suppress(ConfigError):  # which the slot of a job reports
+        loops()
     gc.freeze()  # so that no collection of a slot touches, and thereby copies, what it shares
 
 
@@ -69,8 +82,8 @@ def modules_of_job() -> tuple[str, ...]:
 
 
 def modules_of_program() -> tuple[str, ...]:
-    """Modules that this program has loaded and its slots load if its functions are in a module."""
-    return _loaded(_OF_PROGRAMS)
+    """Modules that slots load if the program's functions are in a module, or if it has batches."""
+    return (*_loaded(_OF_PROGRAMS), *(WITH_ARROW if "pyarrow" in sys.modules else ()))
 
 
 def modules_of_any_job() -> Generator[str]:
