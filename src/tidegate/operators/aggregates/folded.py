@@ -88,7 +88,7 @@ class FoldedKeys:
             self.flush()
             self._fields = fields
             self._begin()
-        places, new = self._index.place(keys, len(self._keys))
+        places, new = self._index.place(keys)
         if len(new) and not self._load(keys.take(new).tolist(), rows.groups.take(new).tolist()):
             return None
         return self._folded(Groups.of(places, len(self._keys)), rows, terms)

@@ -63,12 +63,15 @@ class Groups:
         made += np.arange(len(made))
         return made
 
+    def spread(self, values: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
+        """The values, changed in place, with the offset of its group added to each."""
+        values += np.repeat(offsets, self.lengths)
+        return values
+
     def running_sum(self, values: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
         """Running sum of each group's integers. before: its start value."""
         totals = np.cumsum(values)
-        offsets = before - totals.take(self.starts) + values.take(self.starts)
-        totals += np.repeat(offsets, self.lengths)
-        return totals
+        return self.spread(totals, before - totals.take(self.starts) + values.take(self.starts))
 
     def running(self, ufunc: np.ufunc, values: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
         """Running fold of each group's values by ``ufunc``, starting with before."""

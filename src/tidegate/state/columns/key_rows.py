@@ -113,29 +113,20 @@ class _Numbers:
     def __init__(self, arrow: pa.DataType) -> None:
         self._arrow = arrow
         self._index = LongIndex()
-        self._stored = np.empty(0, np.int64)
 
     def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
         """Row of each key; for each new key, from row `first` on, its position in `keys`."""
-        numbers = self._numbers(keys)
-        rows, new = self._index.place(numbers, first)
-        self._store(numbers.take(new), first)
-        return rows, new
+        assert first == len(self._index), "each key has a row"
+        return self._index.place(self._numbers(keys))
 
     def add(self, keys: pa.Array, first: int) -> None:
         """Adds rows, from `first` on, for keys that are all new and distinct."""
-        numbers = self._numbers(keys)
-        self._index.add(numbers, np.arange(first, first + len(numbers)))
-        self._store(numbers, first)
-
-    def _store(self, numbers: Longs, first: int) -> None:
-        end = first + len(numbers)
-        self._stored = with_room(self._stored, end)
-        self._stored[first:end] = numbers
+        assert first == len(self._index), "each key has a row"
+        self._index.add(self._numbers(keys))
 
     def parts(self, count: int) -> Sequence[pa.Array]:
         """Keys of the first rows, in order, in one or more arrays that don't change."""
-        numbers = self._stored[:count]
+        numbers = self._index.keys[:count]
         if pa.types.is_boolean(self._arrow):
             return [pa.array(numbers.astype(np.bool_))]
         narrow = pa.types.is_date32(self._arrow)
