@@ -47,7 +47,7 @@ class LongIndex:
         slots = self._slots(keys)
         rows = self._rows.take(slots).astype(np.int64)
         # An empty slot has any key, and no row.
-        lost = np.flatnonzero((self._stored.take(rows) != keys) & (rows >= 0))
+        lost = ((self._stored.take(rows) != keys) & (rows >= 0)).nonzero()[0]
         slots = slots.take(lost)
         step = 0
         while len(lost):
@@ -65,7 +65,7 @@ class LongIndex:
         New keys get the next rows, in the order of their positions.
         """
         rows = self.find(keys)
-        missing = np.flatnonzero(rows < 0)
+        missing = (rows < 0).nonzero()[0]
         new: list[Longs] = []
         size = max(len(missing) // 16, _PIECE_MIN)
         while len(missing):

@@ -108,7 +108,7 @@ class FoldAccumulator:
     def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         column = pane.column(self._value)
         if self._ufunc is np.add and values.dtype.kind in "iu":
-            totals = np.cumsum(values)
+            totals = values.cumsum()
             starts = groups.starts
             others = totals.take(starts) - values.take(starts)
             before = _added(column, groups.keys, totals.take(groups.lasts) - others)
