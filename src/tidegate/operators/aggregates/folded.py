@@ -84,7 +84,7 @@ class FoldedKeys:
         fields = self._fields_of(rows, terms)
         if fields is None:
             return None
-        if fields != self._fields or len(self._keys) + len(keys) > KEYS_MAX:
+        if fields != self._fields or len(self._keys) > KEYS_MAX:
             self.flush()
             self._fields = fields
             self._begin()
