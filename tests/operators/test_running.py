@@ -198,6 +198,23 @@ def test_columns_stay_columns_and_no_row_is_made() -> None:
     assert made.values == [(1, 5, 1, 5, 5.0), (2, 6, 1, 6, 6.0), (1, 7, 2, 12, 6.0)]
 
 
+@pytest.mark.parametrize(
+    ("of", "values"), [(Types.INT(), [3, 1]), (Types.FLOAT(), [0.5, 0.25])], ids=str
+)
+def test_columns_of_narrower_types_give_what_rows_give(
+    of: TypeInformation, values: list[Any]
+) -> None:
+    made = of_rows(Types.TUPLE([Types.LONG(), of]), Min("f1"), Max("f1"), Sum("f1"), Mean("f1"))
+    rows = [(1, value) for value in values]
+    by_rows, by_columns = Keyed(made), Keyed(made)
+    by_rows.rows(rows, lambda row: row[0])
+    by_columns.columns(rows, "columns")
+    assert type(by_columns.batches[0]) is ColumnRows
+    assert by_columns.values == by_rows.values
+    kinds = [[type(each) for each in row] for row in by_rows.values]
+    assert [[type(each) for each in row] for row in by_columns.values] == kinds
+
+
 def test_results_that_are_no_plain_numbers_make_rows_of_columns() -> None:
     running = Keyed(of_rows(PAIR, Collect("f1")))
     running.columns([(1, 5), (1, 7)], "columns")

@@ -32,7 +32,8 @@ BATCH_ARROW_ROWS: Final = ConfigOption(
     "tidegate.batch.arrow-rows",
     IntegerType(at_least=1, at_most=1 << 24),
     65_536,
-    "Rows of a full Arrow batch.",
+    "Rows of a full Arrow batch, and of one of rows that are columns, such as a sequence of "
+    "numbers.",
 )
 CHANNEL_CREDIT: Final = ConfigOption(
     "tidegate.net.credit",

@@ -73,8 +73,8 @@ class NumberSequenceSource:
 
     def reader(self, context: ReaderContext) -> NumberReader:
         if self._arrow:
-            return NumberReader(context, _column_of, arrow=True)
-        return NumberReader(context, _longs_of)
+            return NumberReader(context, _column_of, columns=True)
+        return NumberReader(context, _longs_of, columns=True)
 
 
 class DataGeneratorSource:
@@ -146,8 +146,8 @@ class _Calls:
 class NumberReader:
     """Counts through its splits side by side, so that its numbers come in order.
 
-    Splits that overlap have the same step. make: the batch for some numbers. arrow: it makes Arrow
-    batches. rows_max: of how many numbers at once.
+    Splits that overlap have the same step. make: the batch for some numbers. columns: it makes
+    columns, for which batches are as long as Arrow's. rows_max: of how many numbers at once.
     """
 
     def __init__(
@@ -155,14 +155,14 @@ class NumberReader:
         context: ReaderContext,
         make: Callable[[Sequence[int]], Batch],
         *,
-        arrow: bool = False,
+        columns: bool = False,
         rate: float | None = None,
         rows_max: Callable[[], int] = lambda: _ENDLESS,
     ) -> None:
         self._context = context
         self._make = make
         self._rows_max = rows_max
-        self._arrow = arrow
+        self._columns = columns
         self._total_rate = rate
         self._rate: RowRate | None = None
         self._splits: list[NumberSplit] = []
@@ -181,7 +181,7 @@ class NumberReader:
     def poll(self) -> Batch | None:
         if not self._splits:
             return None
-        rows = self._context.arrow_rows if self._arrow else self._context.rows
+        rows = self._context.arrow_rows if self._columns else self._context.rows
         rows = min(rows, self._rows_max())
         if self._rate is not None:
             rows = min(rows, self._rate.allowed(self._context.monotonic_ms()))

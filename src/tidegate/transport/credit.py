@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.model.elements import ArrowBatch, Barrier, Batch, Element, RowBatch
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class CreditedSender:
         return going
 
     def _size(self, batch: Batch) -> int:
-        return self.rows if isinstance(batch, RowBatch) else self.arrow_rows
+        plain = isinstance(batch, RowBatch) and not isinstance(batch, ColumnRows)
+        return self.rows if plain else self.arrow_rows
 
     def _rest(self, position: int, batch: Batch) -> Batch:
         # Pieces of the first batch may be on their way already.

@@ -54,8 +54,11 @@ class ColumnState(Protocol):
 class KeyedColumns(Protocol):
     """Columnar state over all keys that an operator has seen, which have dense rows."""
 
-    def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
-        """Row of each key, int64, shape (rows,); new keys get the next free rows."""
+    def index(self, keys: pa.Array | np.ndarray, key_groups: np.ndarray) -> np.ndarray:
+        """Row of each key, int64, shape (rows,); new keys get the next free rows.
+
+        keys: an Arrow array, or NumPy's of int64.
+        """
         ...
 
     def __len__(self) -> int: ...

@@ -76,9 +76,7 @@ class CountAccumulator:
         pane.column(self._count).at(np.add, rows, part.column(self._count).get(rows))
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
-        column = pane.column(self._count)
-        before = column.get(groups.keys)
-        column.put(groups.keys, before + groups.lengths)
+        before = _added(pane.column(self._count), groups.keys, groups.lengths)
         return groups.running_count(before)
 
     def counts(self, pane: _Holder, rows: Longs) -> Longs:
@@ -109,13 +107,19 @@ class FoldAccumulator:
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         column = pane.column(self._value)
-        before = column.get(groups.keys)
         if self._ufunc is np.add and values.dtype.kind in "iu":
-            made = groups.running_sum(values, before)
+            totals = values.cumsum()
+            starts = groups.starts
+            others = totals.take(starts) - values.take(starts)
+            before = _added(column, groups.keys, totals.take(groups.lasts) - others)
+            # A sum that is not 0 has seen a value.
+            new = groups.keys[before == 0]
+            made = groups.spread(totals, before - others)
         else:
-            made = groups.running(self._ufunc, values, before)
-        column.put(groups.keys, made[groups.lasts])
-        pane.column(self._seen).put(groups.keys, _TRUE)
+            new = groups.keys
+            made = groups.running(self._ufunc, values, column.get(new))
+            column.put(new, made[groups.lasts])
+        pane.column(self._seen).put(new, _TRUE)
         return made
 
     def values(self, pane: _Holder, rows: Longs) -> Values:
@@ -347,6 +351,19 @@ def _meaningless(aggregate: Aggregate, arrow: pa.DataType) -> GraphError:
     )
 
 
+def _added(column: ColumnState, rows: Longs, values: Values) -> Values:
+    """Adds a value to each of these different rows; returns what they had before.
+
+    Piece by piece: of many keys a row is in the processor's caches only just after it was read.
+    """
+    before = np.empty_like(values)
+    for start in range(0, len(rows), _CACHED):
+        piece = slice(start, start + _CACHED)
+        before[piece] = column.get(rows[piece])
+        column.put(rows[piece], before[piece] + values[piece])
+    return before
+
+
 def _gathered(
     pane: _Holder,
     descriptor: ColumnStateDescriptor,
@@ -389,6 +406,8 @@ def _greatest(one: Any, other: Any) -> Any:
 
 
 _TRUE: Final = np.array(True)
+_CACHED: Final = 8_192
+"""Rows of a column, each in 64 bytes of its own, that are a fraction of a core's cache."""
 _ADD_OBJECTS: Final = np.frompyfunc(_add, 2, 1)
 _MIN_OBJECTS: Final = np.frompyfunc(_least, 2, 1)
 _MAX_OBJECTS: Final = np.frompyfunc(_greatest, 2, 1)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from flinkformat.row import Row
 from tidegate.api import aggregates
-from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.errors import GraphError
 from tidegate.model.elements import RowBatch
+from tidegate.operators.aggregates.accumulators import array_of
 from tidegate.typeinfo.arrow import column_of, column_type, values_of
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BIG_INT,
+    BOOLEAN,
+    BYTE,
     DOUBLE,
     DURATION,
+    FLOAT,
+    INT,
     LONG,
+    SHORT,
     ListTypeInfo,
     RecordTypeInfo,
     RowTypeInfo,
@@ -30,8 +37,6 @@ from tidegate.typeinfo.types import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import numpy as np
 
     from tidegate.api.aggregates import Aggregate
     from tidegate.operators.aggregates.aggregated_columns import Values
@@ -72,19 +77,25 @@ class AggregatedRows:
 
     def reader(self, batch: RowBatch) -> Callable[[str], Values]:
         """A function that gives a column of the batch by its name."""
-        if isinstance(batch, ColumnRows) and batch.fields == fields_of_type(self._type):
-            columns = dict(zip(self._fields, batch.columns[: batch.width], strict=True))
-            return columns.__getitem__
-        return lambda name: column_of(list(map(self._get(name), batch.values)), self._fields[name])
-
-    def result(self, batch: RowBatch, results: Sequence[pa.Array]) -> RowBatch:
-        """The rows with their results, which stay columns where all can be."""
+        columns: dict[str, np.ndarray[Any, Any]] = {}
         if isinstance(batch, ColumnRows):
-            made = [_column(each) for each in results]
-            if all(each is not None for each in made):
-                columns = [*batch.columns[: batch.width], *cast("list[np.ndarray]", made)]
-                return ColumnRows(columns, is_tuple=True, stamps=batch.stamps)
-        values = [values_of(each, of) for each, of in zip(results, self._results, strict=True)]
+            columns = dict(zip(self._fields, batch.columns[: batch.width], strict=True))
+
+        def column(name: str) -> Values:
+            of, found = self._fields[name], columns.get(name)
+            if found is not None and of in _PLAIN[found.dtype.kind]:
+                return found
+            return column_of(list(map(self._get(name), batch.values)), of)
+
+        return column
+
+    def result(self, batch: RowBatch, results: Sequence[Values]) -> RowBatch:
+        """The rows with their results, which stay columns where all can be."""
+        if isinstance(batch, ColumnRows) and all(map(_is_plain, results)):
+            made = [each.astype(_WIDE[each.dtype.kind], copy=False) for each in results]
+            fields = [*batch.columns[: batch.width], *made]
+            return ColumnRows(fields, is_tuple=True, stamps=batch.stamps)
+        values = [_values(each, of) for each, of in zip(results, self._results, strict=True)]
         added = zip(*values, strict=True)
         return RowBatch(list(map(self._joined, batch.values, added)), batch.timestamps_ms)
 
@@ -154,13 +165,27 @@ def _type_of_sum(of: TypeInformation) -> TypeInformation:
     return DOUBLE if pa.types.is_floating(column_type(of)) else LONG
 
 
-def _column(result: pa.Array) -> np.ndarray[Any, Any] | None:
-    """The result as a column of rows; None if it has nulls or another type than such columns."""
-    is_a = pa.types
-    kind = (
-        is_a.is_int64(result.type) or is_a.is_float64(result.type) or is_a.is_boolean(result.type)
+_PLAIN: Final[dict[str, tuple[TypeInformation, ...]]] = {
+    "i": (BYTE, SHORT, INT, LONG),
+    "f": (FLOAT, DOUBLE),
+    "b": (BOOLEAN,),
+}
+"""Types whose values are numbers as NumPy has them, by its kinds of types."""
+
+_WIDE: Final = {"i": np.int64, "f": np.float64, "b": np.bool_}
+"""The types of columns of rows, by kind."""
+
+
+def _is_plain(result: Values) -> bool:
+    return isinstance(result, np.ndarray) and result.dtype.kind in _WIDE
+
+
+def _values(result: Values, of: TypeInformation) -> list[Any]:
+    if _is_plain(result):
+        return result.tolist()
+    return values_of(
+        result if isinstance(result, pa.Array) else array_of(result, column_type(of)), of
     )
-    return result.to_numpy(zero_copy_only=False) if kind and not result.null_count else None
 
 
 def _same(row: Any) -> Any:

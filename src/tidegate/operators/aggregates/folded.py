@@ -84,11 +84,11 @@ class FoldedKeys:
         fields = self._fields_of(rows, terms)
         if fields is None:
             return None
-        if fields != self._fields or len(self._keys) + len(keys) > KEYS_MAX:
+        if fields != self._fields or len(self._keys) > KEYS_MAX:
             self.flush()
             self._fields = fields
             self._begin()
-        places, new = self._index.place(keys, len(self._keys))
+        places, new = self._index.place(keys)
         if len(new) and not self._load(keys.take(new).tolist(), rows.groups.take(new).tolist()):
             return None
         return self._folded(Groups.of(places, len(self._keys)), rows, terms)

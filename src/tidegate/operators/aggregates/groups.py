@@ -39,8 +39,13 @@ class Groups:
 
     @staticmethod
     def sorted(order: Longs, keys: Longs) -> Groups:
-        starts = np.flatnonzero(np.concatenate(([len(keys) > 0], keys[1:] != keys[:-1])))
-        return Groups(order, keys.take(starts), starts, np.diff(starts, append=len(keys)))
+        begins = np.ones(len(keys), np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=begins[1:])
+        starts = begins.nonzero()[0]
+        lengths = np.empty_like(starts)
+        lengths[:-1] = starts[1:] - starts[:-1]
+        lengths[-1:] = len(keys) - starts[-1:]
+        return Groups(order, keys.take(starts), starts, lengths)
 
     def only(self, chosen: NDArray[np.bool_]) -> Groups:
         """Groups of the chosen rows only; empty groups are left out."""
@@ -59,16 +64,19 @@ class Groups:
 
     def running_count(self, before: Longs) -> Longs:
         """Number of each row in its group. before: rows that the group had."""
-        made = np.repeat(before - self.starts + 1, self.lengths)
+        made = (before - self.starts + 1).repeat(self.lengths)
         made += np.arange(len(made))
         return made
 
+    def spread(self, values: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
+        """The values, changed in place, with the offset of its group added to each."""
+        values += offsets.repeat(self.lengths)
+        return values
+
     def running_sum(self, values: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
         """Running sum of each group's integers. before: its start value."""
-        totals = np.cumsum(values)
-        offsets = before - totals.take(self.starts) + values.take(self.starts)
-        totals += np.repeat(offsets, self.lengths)
-        return totals
+        totals = values.cumsum()
+        return self.spread(totals, before - totals.take(self.starts) + values.take(self.starts))
 
     def running(self, ufunc: np.ufunc, values: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
         """Running fold of each group's values by ``ufunc``, starting with before."""
@@ -88,7 +96,7 @@ class Groups:
 def _order(index: Longs, keys_total: int) -> Longs:
     # NumPy sorts 16-bit numbers by radix, several times faster than wider ones.
     if keys_total <= _NARROW:
-        return np.argsort(index.astype(np.uint16), kind="stable")
+        return index.astype(np.uint16).argsort(kind="stable")
     if keys_total > _NARROW * _NARROW:
         return np.argsort(index, kind="stable")
     low = np.argsort((index & (_NARROW - 1)).astype(np.uint16), kind="stable")

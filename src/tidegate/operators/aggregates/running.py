@@ -70,17 +70,22 @@ class RunningOperator(Operator):
             return
         given = arrow_batch(batch, self._name)
         columns = self._aggregated(given.batch.schema)
-        made = self._results(columns, batch, given.batch.column)
+        results = self._results(columns, batch, given.batch.column)
+        made = [
+            array_of(each, accumulator.type) if isinstance(each, np.ndarray) else each
+            for each, accumulator in zip(results, columns.accumulators, strict=True)
+        ]
         schema = pa.schema([*given.batch.schema, *columns.fields])
         result = pa.RecordBatch.from_arrays([*given.batch.columns, *made], schema=schema)
         out.emit(ArrowBatch(result, given.timestamps_ms))
 
     def _results(
         self, columns: AggregatedColumns, batch: Batch, column: Callable[[str], Values]
-    ) -> list[pa.Array]:
+    ) -> list[Values]:
         """Each aggregate after each row. column: gives a column of the batch by its name."""
-        assert batch.key_groups is not None, "a keyed edge gives key groups"
-        index = self._pane.index(self._keys(batch), np.asarray(batch.key_groups, np.int16))
+        key_groups = batch.groups if isinstance(batch, ColumnRows) else batch.key_groups
+        assert key_groups is not None, "a keyed edge gives key groups"
+        index = self._pane.index(self._keys(batch), np.asarray(key_groups, np.int16))
         groups = Groups.of(index, len(self._pane))
         return [
             running(accumulator, self._pane, groups, values)
@@ -89,12 +94,12 @@ class RunningOperator(Operator):
             )
         ]
 
-    def _keys(self, batch: Batch) -> pa.Array:
+    def _keys(self, batch: Batch) -> Values:
         if isinstance(batch, ArrowBatch):
             assert batch.key_column is not None, "a keyed edge names the key's column"
             return batch.batch.column(batch.key_column)
         if isinstance(batch, ColumnRows) and batch.key_column is not None:
-            return pa.array(batch.columns[batch.key_column])
+            return batch.columns[batch.key_column]
         keys = batch.keys
         assert keys is not None, "a keyed edge gives keys"
         try:
@@ -123,13 +128,16 @@ class RunningOperator(Operator):
 
 def running(
     accumulator: Accumulator, pane: KeyedColumns, groups: Groups, column: ColumnValues | None
-) -> pa.Array:
-    """Results after each row, in the order of the batch; a null changes nothing."""
+) -> Values:
+    """Results after each row, in the order of the batch; a null changes nothing.
+
+    As an array of NumPy where none is null.
+    """
     values = None if column is None else column.ordered(groups.order)
     if values is None or values.valid is None:
         added = groups.order if values is None else values.values
         made = accumulator.run(pane, groups, added)
-        return array_of(made.take(groups.places), accumulator.type)
+        return made.take(groups.places)
     before = accumulator.result(pane, groups.keys)
     made = accumulator.run(pane, groups.only(values.valid), values.values[values.valid])
     after = array_of(made, accumulator.type).cast(before.type)

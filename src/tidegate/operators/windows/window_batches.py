@@ -30,14 +30,14 @@ from tidegate.operators.aggregates.groups import Groups
 from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch, first_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from tidegate.api.aggregates import Aggregate
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output, Steps
-    from tidegate.api.state import KeyedPane
+    from tidegate.api.state import KeyedPane, KeyedPanes
     from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
     from tidegate.model.elements import Batch, Watermark
     from tidegate.operators.aggregates.aggregated_columns import ColumnValues
@@ -164,21 +164,23 @@ class WindowAggregateBatchesOperator(Operator):
         self, columns: AggregatedColumns, batch: pa.RecordBatch, rows: Longs, stamps: Longs
     ) -> None:
         values = columns.values(batch.column)
-        slices = self._slices.starts_of(stamps)
-        begin, end = int(slices.min()), int(slices.max())
-        if begin == end:
+        slices = self._slices
+        begin = slices.starts_of(int(stamps.min()))
+        if int(stamps.max()) < begin + slices.length_ms:
             self._add_to_slice(columns, begin, rows, values, stamps)
             return
-        number = (slices - begin) // self._slices.length_ms
+        number = (stamps - begin) // slices.length_ms
         groups = Groups.of(number, int(number.max()) + 1)
         order = groups.order
         rows, stamps = rows.take(order), stamps.take(order)
         values = [None if each is None else each.ordered(order) for each in values]
-        pieces = zip(groups.keys.tolist(), groups.starts, groups.lasts + 1, strict=True)
-        for slice_number, start, stop in pieces:
+        ends = (groups.starts + groups.lengths).tolist()
+        for slice_number, start, stop in zip(
+            groups.keys.tolist(), groups.starts.tolist(), ends, strict=True
+        ):
             self._add_to_slice(
                 columns,
-                begin + slice_number * self._slices.length_ms,
+                begin + slice_number * slices.length_ms,
                 rows[start:stop],
                 [None if each is None else each.piece(start, stop) for each in values],
                 stamps[start:stop],
@@ -206,16 +208,17 @@ class WindowAggregateBatchesOperator(Operator):
     # Windows out
 
     def _fire_due(self, watermark_ms: int, out: Output) -> Steps:
-        columns, gathered = self._columns, _Gathered(self._rows_max, out)
+        columns = self._columns
         if columns is None:
             return
+        gathered = self._gathered(columns, out)
         for start in self._due(watermark_ms):
             pane = self._window(columns, start)
             rows = pane.rows()
             last_ms = start + self._slices.size_ms - 1
             if last_ms <= self._fired.restored_max_ms:
                 rows = rows[self._fired.restored_ms(self._panes.key_groups(rows)) < last_ms]
-            gathered.add(self._results(columns, start, pane, rows), last_ms)
+            gathered.add(start, pane, rows)
             if not out.has_room:
                 yield None
         gathered.flush()
@@ -232,7 +235,7 @@ class WindowAggregateBatchesOperator(Operator):
         late = np.flatnonzero(first_end - 1 <= reached)
         if not len(late):
             return
-        gathered = _Gathered(self._rows_max, out)
+        gathered = self._gathered(columns, out)
         stamps, reached = stamps.take(late), reached.take(late)
         starts = {
             start
@@ -246,7 +249,7 @@ class WindowAggregateBatchesOperator(Operator):
             chosen = late.take(np.flatnonzero(inside & fired))
             if len(chosen):
                 pane, fired_rows = self._window(columns, start), np.unique(rows.take(chosen))
-                gathered.add(self._results(columns, start, pane, fired_rows), last_ms)
+                gathered.add(start, pane, fired_rows)
         gathered.flush()
 
     def _due(self, watermark_ms: int) -> list[int]:
@@ -275,20 +278,9 @@ class WindowAggregateBatchesOperator(Operator):
                 accumulator.merge(merged, rows, part)
         return merged
 
-    def _results(
-        self, columns: AggregatedColumns, start: int, pane: KeyedPane, rows: Longs
-    ) -> pa.RecordBatch:
-        keys = self._panes.keys(rows)
-        bounds = [
-            pa.array(np.full(len(rows), each)) for each in (start, start + self._slices.size_ms)
-        ]
-        results = [accumulator.result(pane, rows) for accumulator in columns.accumulators]
-        key = pa.field(self._key_column, columns.key_type)
-        times = [pa.field(name, pa.int64()) for name in (START, END)]
-        return pa.RecordBatch.from_arrays(
-            [keys.cast(columns.key_type), *bounds, *results],
-            schema=pa.schema([key, *times, *columns.fields]),
-        )
+    def _gathered(self, columns: AggregatedColumns, out: Output) -> _Gathered:
+        size_ms, rows_max = self._slices.size_ms, self._rows_max
+        return _Gathered(columns, self._panes, self._key_column, size_ms, rows_max, out)
 
     def _clean_up(self, watermark_ms: int) -> None:
         """Drops slices after their last window; packs slices that are only read from now on."""
@@ -319,7 +311,7 @@ class _Slices:
     def length_ms(self) -> int:
         return gcd(self.size_ms, self.slide_ms)
 
-    def starts_of(self, stamps: Longs) -> Longs:
+    def starts_of(self, stamps: Any) -> Any:
         return stamps - (stamps - self.offset_ms) % self.length_ms
 
     def last_end(self, stamps: Any) -> Any:
@@ -379,41 +371,66 @@ class _Fired:
 
 
 class _Gathered:
-    """Emits results of windows in batches of a suitable size."""
+    """Results of windows, made together and emitted in batches of a suitable size.
 
-    def __init__(self, rows_max: int, out: Output) -> None:
+    Making a batch costs as much as thousands of its rows, and a window may have few.
+    """
+
+    def __init__(
+        self,
+        columns: AggregatedColumns,
+        panes: KeyedPanes,
+        key_column: str,
+        size_ms: int,
+        rows_max: int,
+        out: Output,
+    ) -> None:
+        self._columns = columns
+        self._panes = panes
+        self._key_column = key_column
+        self._size_ms = size_ms
         self._rows_max = rows_max
         self._out = out
-        self._batches: list[pa.RecordBatch] = []
-        self._last_ms: list[int] = []
-        self._rows = 0
+        self._begin()
 
-    def add(self, batch: pa.RecordBatch, last_ms: int) -> None:
-        if not batch.num_rows:
+    def _begin(self) -> None:
+        self._starts: list[int] = []
+        self._rows: list[Longs] = []
+        self._results: list[list[pa.Array]] = []
+        self._total = 0
+
+    def add(self, start: int, pane: KeyedPane, rows: Longs) -> None:
+        """Adds the results of a window for these rows of its pane."""
+        if not len(rows):
             return
-        self._batches.append(batch)
-        self._last_ms.append(last_ms)
-        self._rows += batch.num_rows
-        if self._rows >= self._rows_max:
+        self._starts.append(start)
+        self._rows.append(rows)
+        accumulators = self._columns.accumulators
+        self._results.append([each.result(pane, rows) for each in accumulators])
+        self._total += len(rows)
+        if self._total >= self._rows_max:
             self.flush()
 
     def flush(self) -> None:
-        batches, stamps = self._batches, self._last_ms
-        if not batches:
+        if not self._total:
             return
-        self._batches, self._last_ms, self._rows = [], [], 0
-        timestamps = np.repeat(stamps, [batch.num_rows for batch in batches])
-        for piece in _pieces(batches, self._rows_max):
-            self._out.emit(ArrowBatch(piece, timestamps[: piece.num_rows]))
-            timestamps = timestamps[piece.num_rows :]
+        whole, last_ms = self._whole()
+        self._begin()
+        for at in range(0, whole.num_rows, self._rows_max):
+            stamps = last_ms[at : at + self._rows_max]
+            self._out.emit(ArrowBatch(whole.slice(at, self._rows_max), stamps))
 
-
-def _pieces(batches: list[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
-    whole = batches[0]
-    if len(batches) > 1:
-        [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    for start in range(0, whole.num_rows, rows_max):
-        yield whole.slice(start, rows_max)
+    def _whole(self) -> tuple[pa.RecordBatch, Longs]:
+        """One batch of all results, and the last millisecond of each row's window."""
+        starts = np.repeat(self._starts, [len(each) for each in self._rows])
+        ends = starts + self._size_ms
+        keys = self._panes.keys(np.concatenate(self._rows)).cast(self._columns.key_type)
+        results = [pa.concat_arrays(each) for each in zip(*self._results, strict=True)]
+        key = pa.field(self._key_column, keys.type)
+        times = [pa.field(name, pa.int64()) for name in (START, END)]
+        schema = pa.schema([key, *times, *self._columns.fields])
+        arrays = [keys, pa.array(starts), pa.array(ends), *results]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema), ends - 1
 
 
 def _chosen(given: ArrowBatch, rows: NDArray[np.bool_]) -> ArrowBatch:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidegate.errors import SerializerIncompatible, UnsupportedKey
 from tidegate.typeinfo.arrow_keys import arrow_key_type, key_type_of_column
 from tidegate.typeinfo.long_index import LongIndex
+from tidegate.typeinfo.types import LONG, TypeInformation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.typeinfo.long_index import Longs
-    from tidegate.typeinfo.types import TypeInformation
 
 
 class KeyRows:
@@ -54,13 +54,17 @@ class KeyRows:
     def __len__(self) -> int:
         return self._count
 
-    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
-        """The row of each key; new keys get the next free rows."""
-        found = key_type_of_column(keys, self._where)
+    def index(self, keys: pa.Array | Longs, key_groups: NDArray[Any]) -> Longs:
+        """The row of each key; new keys get the next free rows. keys: Arrow's, or int64."""
+        longs = isinstance(keys, np.ndarray)
+        found = LONG if longs else key_type_of_column(keys, self._where)
         index = self._index or self._open(found)
-        if arrow_key_type(found) != arrow_key_type(cast("TypeInformation", self._key_type)):
+        if found != self._key_type and (
+            arrow_key_type(found) != arrow_key_type(cast("TypeInformation", self._key_type))
+        ):
+            kind = "integers" if longs else keys.type
             raise UnsupportedKey(
-                f"The keys of this stream are {self._key_type}, and this batch has {keys.type}",
+                f"The keys of this stream are {self._key_type}, and this batch has {kind}",
                 where=self._where,
                 remedy="Give all keys of the stream one type, the type of the restored state.",
             )
@@ -113,35 +117,28 @@ class _Numbers:
     def __init__(self, arrow: pa.DataType) -> None:
         self._arrow = arrow
         self._index = LongIndex()
-        self._stored = np.empty(0, np.int64)
 
-    def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
+    def rows(self, keys: pa.Array | Longs, first: int) -> tuple[Longs, Longs]:
         """Row of each key; for each new key, from row `first` on, its position in `keys`."""
-        numbers = self._numbers(keys)
-        rows, new = self._index.place(numbers, first)
-        self._store(numbers.take(new), first)
-        return rows, new
+        assert first == len(self._index), "each key has a row"
+        return self._index.place(self._numbers(keys))
 
     def add(self, keys: pa.Array, first: int) -> None:
         """Adds rows, from `first` on, for keys that are all new and distinct."""
-        numbers = self._numbers(keys)
-        self._index.add(numbers, np.arange(first, first + len(numbers)))
-        self._store(numbers, first)
-
-    def _store(self, numbers: Longs, first: int) -> None:
-        end = first + len(numbers)
-        self._stored = with_room(self._stored, end)
-        self._stored[first:end] = numbers
+        assert first == len(self._index), "each key has a row"
+        self._index.add(self._numbers(keys))
 
     def parts(self, count: int) -> Sequence[pa.Array]:
         """Keys of the first rows, in order, in one or more arrays that don't change."""
-        numbers = self._stored[:count]
+        numbers = self._index.keys[:count]
         if pa.types.is_boolean(self._arrow):
             return [pa.array(numbers.astype(np.bool_))]
         narrow = pa.types.is_date32(self._arrow)
         return [pa.array(numbers.astype(np.int32) if narrow else numbers).view(self._arrow)]
 
-    def _numbers(self, keys: pa.Array) -> Longs:
+    def _numbers(self, keys: pa.Array | Longs) -> Longs:
+        if isinstance(keys, np.ndarray):
+            return keys
         array = keys if keys.type == self._arrow else _decoded(keys).cast(self._arrow)
         if pa.types.is_boolean(self._arrow) or pa.types.is_date32(self._arrow):
             return array.cast(pa.int32()).to_numpy().astype(np.int64)
