@@ -39,7 +39,7 @@ from pyflink.datastream import CheckpointingMode, StreamExecutionEnvironment  # 
 from pyflink.datastream.connectors.base import Sink, Source  # noqa: E402
 from pyflink.java_gateway import get_gateway  # noqa: E402
 
-from benchmarks.nexmark import queries  # noqa: E402
+from benchmarks.nexmark.queries.catalogue import QUERIES  # noqa: E402
 from benchmarks.nexmark.queries.shared import Settings  # noqa: E402
 from benchmarks.nexmark.queries.stateless import files, write_side_input  # noqa: E402
 
@@ -131,7 +131,7 @@ def run(query):
     events = env.from_source(Source(source), WatermarkStrategy.no_watermarks(), "events", type_info=EVENT)
     side = os.path.join(out, "side-input.csv")
     write_side_input(Path(side))
-    results = queries.QUERIES[query](events, Settings(side))
+    results = QUERIES[query](events, Settings(side))
     if a.verify:
         return verify(query, results)
 
