@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
 def query(args: argparse.Namespace, events: DataStream, folder: Path) -> DataStream:
     """The stream of results."""
     # The names of PyFlink are there only now.
-    from benchmarks.nexmark import queries
+    from benchmarks.nexmark.queries.catalogue import QUERIES
     from benchmarks.nexmark.queries.shared import Settings
     from benchmarks.nexmark.queries.stateless import write_side_input
 
@@ -89,7 +89,7 @@ def query(args: argparse.Namespace, events: DataStream, folder: Path) -> DataStr
         from benchmarks.nexmark import batches
 
         return batches.QUERIES[args.query](events, settings)
-    return queries.QUERIES[args.query](events, settings)
+    return QUERIES[args.query](events, settings)
 
 
 def agrees(args: argparse.Namespace, generator: Generator, results: DataStream) -> bool:

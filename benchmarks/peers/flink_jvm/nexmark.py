@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""One query of Nexmark on Flink in Java: its SQL text, q6 as a DataStream job."""
+"""Queries of Nexmark on Flink in Java: their SQL text, q6 as a DataStream job.
+
+--query q0, or q0,q5 for one after another in one JVM (not with --verify).
+"""
 import json
 import os
 import subprocess
@@ -74,7 +77,9 @@ def main():
             print("WRONG:", line, file=sys.stderr)
         peerlib.emit(system="flink-sql", query=a.query, verified=not wrong)
         return
-    peerlib.emit(**json.loads(run.stdout.strip().splitlines()[-1]))
+    for line in run.stdout.splitlines():
+        if line.startswith('{"system"'):
+            peerlib.emit(**json.loads(line))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One query of Nexmark on PyFlink, as benchmarks/nexmark/queries has it; the events come from Java.
+"""Queries of Nexmark on PyFlink, as benchmarks/nexmark/queries has them; the events come from Java.
 
-Run with the interpreter of the environment that setup.sh made. The settings are the quicker ones: bundles of
+Run with the interpreter of the environment that setup.sh made; --query q0, or q0,q5 for one after another. The settings are the quicker ones: bundles of
 20,000 records and a state cache that holds all keys (Flink's own: 100,000 a bundle but 1 s, and 1000 keys).
 """
 import os
@@ -39,7 +39,7 @@ from pyflink.datastream import CheckpointingMode, StreamExecutionEnvironment  # 
 from pyflink.datastream.connectors.base import Sink, Source  # noqa: E402
 from pyflink.java_gateway import get_gateway  # noqa: E402
 
-from benchmarks.nexmark import queries  # noqa: E402
+from benchmarks.nexmark.queries.catalogue import QUERIES  # noqa: E402
 from benchmarks.nexmark.queries.shared import Settings  # noqa: E402
 from benchmarks.nexmark.queries.stateless import files, write_side_input  # noqa: E402
 
@@ -73,25 +73,30 @@ def processor_s():
     return total / os.sysconf("SC_CLK_TCK")
 
 
-def verify(events, settings):
-    """Runs one or more queries, such as q0,q5, and compares each with plain Python; 1 where one differs."""
-    status = 0
-    for query in a.query.split(","):
-        with queries.QUERIES[query](events, settings).execute_and_collect() as found:
-            rows = [tuple(row) if not isinstance(row, str) else (row,) for row in found]
-        file = os.path.join(out, "results.pickle")
-        with open(file, "wb") as f:
-            pickle.dump(rows, f)
-        # In the project's own environment: the generator in Python needs a newer Arrow than PyFlink has.
-        check = [os.path.join(ROOT, ".venv", "bin", "python"), "-m", "benchmarks.nexmark.check", file, query]
-        check += map(str, (a.records, a.rate, BASE_MS))
-        wrong = subprocess.run(check, cwd=ROOT, env={"PYTHONPATH": ROOT}).returncode
-        peerlib.emit(system="pyflink", query=query, verified=not wrong, outputs=len(rows))
-        status |= wrong
-    return status
+def verify(query, results):
+    """Compares with plain Python; 1 where something differs."""
+    with results.execute_and_collect() as found:
+        rows = [tuple(row) if not isinstance(row, str) else (row,) for row in found]
+    file = os.path.join(out, "results.pickle")
+    with open(file, "wb") as f:
+        pickle.dump(rows, f)
+    # In the project's own environment: the generator in Python needs a newer Arrow than PyFlink has.
+    check = [os.path.join(ROOT, ".venv", "bin", "python"), "-m", "benchmarks.nexmark.check", file, query]
+    check += map(str, (a.records, a.rate, BASE_MS))
+    wrong = subprocess.run(check, cwd=ROOT, env={"PYTHONPATH": ROOT}).returncode
+    peerlib.emit(system="pyflink", query=query, verified=not wrong, outputs=len(rows))
+    return wrong
 
 
 def main():
+    status = 0
+    for query in a.query.split(","):
+        status |= run(query)
+    os._exit(status)
+
+
+def run(query):
+    """One job; 1 where --verify finds a difference."""
     p = a.parallelism
     n = peerlib.round_records(a.records, p, 50)
     conf = Configuration()
@@ -120,16 +125,17 @@ def main():
     if a.checkpoint_ms:
         env.enable_checkpointing(a.checkpoint_ms, CheckpointingMode.EXACTLY_ONCE)
     peer = get_gateway().jvm.tidegate.peer
+    peer.Stats.reset()
     warm = int(n // p * a.warmup_frac)
     source = peer.NexmarkSource.rows(n, p, a.rate, BASE_MS, warm)
     events = env.from_source(Source(source), WatermarkStrategy.no_watermarks(), "events", type_info=EVENT)
     side = os.path.join(out, "side-input.csv")
     write_side_input(Path(side))
+    results = QUERIES[query](events, Settings(side))
     if a.verify:
-        os._exit(verify(events, Settings(side)))
-    results = queries.QUERIES[a.query](events, Settings(side))
+        return verify(query, results)
 
-    if a.query == "q10":
+    if query == "q10":
         results.sink_to(files("file://" + out + "/files"))
     results.sink_to(Sink(peer.NexmarkSink()))
     samples, done = [], threading.Event()
@@ -139,7 +145,7 @@ def main():
             samples.append((time.monotonic_ns(), processor_s()))
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    env.execute(f"nexmark {a.query}")
+    env.execute(f"nexmark {query}")
     done.set()
     watcher.join()
     stats = peer.Stats
@@ -147,12 +153,12 @@ def main():
     # System.nanoTime and Python's monotonic clock are one clock on Linux.
     ended = stats.lastNanos()
     inside = [cpu for at, cpu in samples if ended - seconds * 1e9 <= at <= ended + 0.2e9]
-    peerlib.emit(system="pyflink-process", version=pyflink.version.__version__, workload="nexmark", query=a.query,
+    peerlib.emit(system="pyflink-process", version=pyflink.version.__version__, workload="nexmark", query=query,
                  records=n, rate=a.rate, parallelism=p, checkpoint_ms=a.checkpoint_ms, seconds=seconds,
                  records_counted=counted, records_per_s=counted / seconds if seconds else 0,
                  processor_ns=(max(inside) - min(inside)) * 1e9 / counted if len(inside) > 1 else 0.0,
                  outputs=stats.outCount(), bundle_size=a.bundle_size)
-    os._exit(0)
+    return 0
 
 
 if __name__ == "__main__":
