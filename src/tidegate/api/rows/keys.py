@@ -59,7 +59,7 @@ def _has_attribute(kind: Any, name: str) -> bool:
         return False
     if dataclasses.is_dataclass(kind):
         return any(each.name == name for each in dataclasses.fields(kind))
-    return name in getattr(cast("Any", kind), "_fields", ())
+    return name in getattr(kind, "_fields", ())
 
 
 def _field(row: Any, column: str, where: str) -> object:
