@@ -1,6 +1,6 @@
 # Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check properties simulate mutants chaos fuzz soak features release bench docs clean
+.PHONY: help setup demo test check properties simulate mutants chaos fuzz soak features release wheels bench docs clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -40,6 +40,9 @@ features: setup ## every row of docs/features.tsv with its tests and state
 
 release: setup ## what has to hold of a release beside `make test`: no stale figure
 	@.venv/bin/python -m scripts.features --brief --release
+
+wheels: setup ## the pure wheels, and one for this Python with compiled loops, in dist/
+	@.venv/bin/python -m scripts.wheels dist
 
 bench: setup ## rates beside those of Flink and PyFlink, in one run: make bench ARGS="--rounds 1"
 	@bash scripts/bench.sh $(ARGS)

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
+from scripts.wheels import pure_wheels
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "quickstart.md"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -75,10 +77,7 @@ def main() -> int:
 
 def build(folder: Path) -> tuple[Path, Path]:
     """The sdist, and the wheel made of it; beside them lie those of the package that it needs."""
-    for project in (ROOT / "packages" / "flinkformat", ROOT):
-        command = [sys.executable, "-m", "build", "--outdir", str(folder), str(project)]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-        assert run.returncode == 0, run.stdout + run.stderr
+    pure_wheels(folder)
     (sdist,), (wheel,) = folder.glob("tidegate-*.tar.gz"), folder.glob("tidegate-*.whl")
     return sdist, wheel
 

@@ -60,3 +60,10 @@ def test_a_selector_that_fails_is_told_with_its_row() -> None:
     assert raised.value.where == "here, at the row 'x'"
     assert "return int(row)" in raised.value.trace
     assert "keys.extend" not in raised.value.trace
+
+
+def test_a_record_without_its_attribute_names_it() -> None:
+    broken = Sold("x", 1)
+    del broken.shop
+    with pytest.raises(AttributeError, match="shop"):
+        keys_of_rows([Sold("y", 1), broken], KeyBy(column="shop"), "here")

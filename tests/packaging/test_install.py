@@ -6,14 +6,16 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from scripts.newcomer import Newcomer, build, went_well
+from scripts.wheels import with_compiled_loops
 from tests.house.snippets import program
 from tests.house.source import ROOT, tracked_files
 from tidegate import __version__
+from tidegate.loops import forms
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -30,7 +32,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def python(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Python:
     """Runs the Python of an environment that holds the wheel, and what it needs; its output."""
-    folder = tmp_path_factory.mktemp("elsewhere")
+    return installed(built[1], tmp_path_factory.mktemp("elsewhere"))
+
+
+def installed(wheel: Path, folder: Path) -> Python:
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=LIMIT_S)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
@@ -46,7 +51,7 @@ def python(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run("-m", "pip", "install", "--find-links", str(built[1].parent), str(built[1]))
+    run("-m", "pip", "install", "--find-links", str(wheel.parent), str(wheel))
     return run
 
 
@@ -84,6 +89,33 @@ print(meta.checkpoint_id, len(list(ff.streams(meta))) > 0, "tidegate" in sys.mod
 """
     number, has_streams, has_engine = python("-c", code).split()
     assert int(number) > 0 and (has_streams, has_engine) == ("True", "False")
+
+
+LOOPS = """
+from tidegate import Configuration, StreamExecutionEnvironment
+from tidegate.loops import forms
+
+settings = Configuration.from_dict({"tidegate.loops": "compiled"})
+env = StreamExecutionEnvironment.get_execution_environment(settings)
+numbers = env.from_collection([1, 2, 3]).flat_map(lambda number: [number, -number])
+print(sorted(numbers.execute_and_collect()), forms.choose().folder)
+"""
+
+
+def test_a_wheel_for_this_python_brings_compiled_loops(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    wheel = with_compiled_loops(built[1])
+    with zipfile.ZipFile(built[1]) as pure, zipfile.ZipFile(wheel) as whole:
+        more = set(whole.namelist()) - set(pure.namelist())
+        assert set(pure.namelist()) < set(whole.namelist())
+    assert {PurePosixPath(name).parts[:4] for name in more} == {
+        ("tidegate", "loops", "built", forms.tag())
+    }
+    python = installed(wheel, tmp_path)
+    assert python("-c", LOOPS).startswith("[-3, -2, -1, 1, 2, 3] ")
+    assert forms.tag() in python("-c", LOOPS)
+    assert "No broken requirements found" in python("-m", "pip", "check")
 
 
 def test_commands_work_without_an_extra(python: Python) -> None:

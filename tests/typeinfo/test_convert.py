@@ -207,3 +207,23 @@ def test_a_list_given_again_and_again_for_a_tuple_is_refused() -> None:
 def test_a_single_is_the_nearest_float_of_32_bits() -> None:
     assert single(0.1) == float(np.float32(0.1))
     assert single(16_777_217.0) == 16_777_216.0
+
+
+def test_records_of_the_type_stay_the_objects_that_they_are() -> None:
+    values: list[object] = [Point(1, 2.0), Point(2, 0.5)]
+    assert Converter(type_of_hint(Point)).batch(values) is values
+    assert converted(type_of_hint(Point), Point(1, 2.0), Point(1, 2)) == [Point(1, 2.0)] * 2
+    with pytest.raises(Misfit, match="field 'y': 'x' is not of type Double"):
+        converted(type_of_hint(Point), Point(1, 2.0), Point(1, "x"))  # type: ignore[arg-type]
+
+
+def test_a_record_without_one_of_its_attributes_is_no_record() -> None:
+    @dataclass
+    class Pair:
+        left: int
+        right: int
+
+    broken = Pair(1, 2)
+    del broken.right
+    with pytest.raises(AttributeError, match="right"):
+        converted(type_of_hint(Pair), Pair(1, 2), broken)

@@ -24,8 +24,7 @@ def tuples_fit(values: list[object], kinds: list[type]) -> bool:
         fields: tuple[object, ...] = value
         if len(fields) != width:
             return False
-        for at in range(width):
-            field = fields[at]
-            if type(field) is not kinds[at] and field is not None:
+        for field, kind in zip(fields, kinds):  # noqa: B905 - slow if strict
+            if type(field) is not kind and field is not None:
                 return False
     return True

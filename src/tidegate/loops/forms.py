@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import ConfigError
-from tidegate.loops import calls, tables
+from tidegate.loops import calls, copies, tables
 from tidegate.loops.cells import KeyCell
 from tidegate.model.settings import LoopForm
 
@@ -31,7 +31,7 @@ VARIABLE: Final = "TIDEGATE_LOOPS"
 """Environment variable with the form, where the option leaves it open."""
 
 PACKAGE: Final = "tidegate_compiled"
-COMPILED: Final = ("cells", "calls", "tables", "checks")
+COMPILED: Final = ("cells", "calls", "copies", "tables", "checks")
 """Modules that are compiled. They import each other and the standard library, and nothing else."""
 
 _HERE: Final = Path(__file__).parent
@@ -52,6 +52,7 @@ class Loops:
     results_of_values: Callable[..., Iterator[object]]
     results_of_timers: Callable[..., Iterator[object]]
     draw_with_times: Callable[..., None]
+    copier: type[copies.Copier]
     typed_reduce: Callable[..., Callable[[object, object], object]]
     immutable_values: Callable[..., Any]
     copied_values: Callable[..., Any]
@@ -69,6 +70,7 @@ INTERPRETED: Final = Loops(
     calls.results_of_values,
     calls.results_of_timers,
     calls.draw_with_times,
+    copies.Copier,
     calls.TypedReduce,
     tables.ImmutableValues,
     tables.CopiedValues,
@@ -186,7 +188,7 @@ def load(folder: Path) -> None:
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
     sys.modules[PACKAGE] = package
-    of_cells, of_calls, of_tables, of_checks = (
+    of_cells, of_calls, of_copies, of_tables, of_checks = (
         import_module(f"{PACKAGE}.{name}") for name in COMPILED
     )
     package.__dict__["loops"] = Loops(
@@ -197,6 +199,7 @@ def load(folder: Path) -> None:
         of_calls.results_of_values,
         of_calls.results_of_timers,
         of_calls.draw_with_times,
+        of_copies.Copier,
         of_calls.TypedReduce,
         of_tables.ImmutableValues,
         of_tables.CopiedValues,

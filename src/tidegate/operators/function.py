@@ -52,7 +52,9 @@ class FunctionOperator(Operator):
         settings = context.info.settings
         self._loops = loops_with(context.state.cell)
         self._draws = Draws(2 * settings.rows, context.time.monotonic_ms, self._loops)
-        self._own = None if settings.object_reuse else copier_of_results(self.result_type)
+        self._own = (
+            None if settings.object_reuse else copier_of_results(self.result_type, self._loops)
+        )
         self._open_functions(context)
 
     def _open_functions(self, context: OperatorContext) -> None:

@@ -16,6 +16,7 @@ import datetime
 import decimal
 import operator
 import struct
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
@@ -103,6 +104,8 @@ class Converter:
         return values if self._convert is None else self._one_by_one(values, self._convert)
 
     def _fit(self, values: list[object], columns: Sequence[_Fitting]) -> bool:
+        if isinstance(self._type, RecordTypeInfo):
+            return self._records_fit(values, columns)
         is_tuple, loops = isinstance(self._type, TupleTypeInfo), self._loops
         if loops.tuples_fit is not None and loops.scalars_fit is not None and self._is_unbounded:
             kinds = [kind for kind, _ in columns]
@@ -118,6 +121,16 @@ class Converter:
         except ValueError:
             return False  # they differ in length
         return len(parts) == len(columns) and all(map(_all_fit, columns, parts))
+
+    def _records_fit(self, values: list[object], columns: Sequence[_Fitting]) -> bool:
+        assert isinstance(self._type, RecordTypeInfo), "the type says so"
+        if set(map(type, values)) != {self._type.python_class}:
+            return False
+        try:
+            parts = [list(map(attrgetter(name), values)) for name in self._type.field_names]
+        except AttributeError:
+            return False
+        return all(map(_all_fit, columns, parts))
 
     @property
     def _row_names(self) -> tuple[str, ...] | None:
@@ -180,7 +193,8 @@ _Fitting = tuple[type, int | None]
 
 def _columns(type_info: TypeInformation) -> tuple[_Fitting, ...]:
     """Python types that fit each column; empty if types alone can't tell."""
-    fields = type_info.children if isinstance(type_info, TupleTypeInfo) else (type_info,)
+    has_fields = isinstance(type_info, TupleTypeInfo | RecordTypeInfo)
+    fields = type_info.children if has_fields else (type_info,)
     columns = tuple(_fitting(field) for field in fields)
     return tuple(each for each in columns if each is not None) if None not in columns else ()
 

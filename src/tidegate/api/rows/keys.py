@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import traceback
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkformat.row import Row
@@ -28,7 +29,9 @@ def keys_of_rows(values: list[object], key: KeyBy, where: str) -> list[object]:
     try:
         return [cast("Any", value)[column] for value in values]
     except (KeyError, TypeError):
-        # Named tuples and dataclasses have attributes; a row that has none of the name is told of.
+        if all(_has_attribute(kind, column) for kind in set(map(type, values))):
+            return list(map(attrgetter(column), values))
+        # A row that has no such column is told of.
         return [_field(value, column, where) for value in values]
 
 
@@ -48,6 +51,15 @@ def _selected(
             trace="".join(traceback.format_exception(type(error), error, frames)).rstrip(),
         ) from error
     return keys
+
+
+def _has_attribute(kind: Any, name: str) -> bool:
+    """True if rows of a class are dataclasses or named tuples with that field."""
+    if issubclass(kind, Mapping):
+        return False
+    if dataclasses.is_dataclass(kind):
+        return any(each.name == name for each in dataclasses.fields(kind))
+    return name in getattr(kind, "_fields", ())
 
 
 def _field(row: Any, column: str, where: str) -> object:
