@@ -243,7 +243,7 @@ DETAILS = {
 }  # fmt: skip
 NODE = {
     "id": str, "parallelism": int, "operator": ("",), "operator_strategy": ("",),
-    "description": str, "optimizer_properties": {},
+    "description": str, "optimizer_properties": {}, "functions": list,
 }  # fmt: skip
 INPUT = {"num": int, "id": str, "ship_strategy": ("HASH",), "exchange": ("pipelined_bounded",)}
 SUBTASK_PAGE = {

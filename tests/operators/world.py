@@ -260,6 +260,14 @@ class ReducingStateOfDict(ValueStateOfDict):
             self.add(value)
             emit(self.get())
 
+    def read_ahead(self, keys: Sequence[object], key_groups: Sequence[int]) -> None: ...
+
+    def put_rows(
+        self, keys: Sequence[object], key_groups: Sequence[int], values: Iterable[object]
+    ) -> None:
+        for self._cell.key, self._cell.group, value in zip(keys, key_groups, values, strict=True):
+            self.update(value)
+
 
 class ColumnsOfDict:
     """Keyed columns over a dict of key to row."""
