@@ -218,7 +218,8 @@ def test_in_front_of_a_slow_step_a_source_emits_few_rows_at_once(
         "collection": CollectionSource(list(range(100))),
         "files": FileSource.json(str(tmp_path)),
     }[kind]
-    job = SourceJob(world, lambda: SourceReaderOperator(source), 1, settings=SlotSettings(rows=20))
+    settings = SlotSettings(rows=20, arrow_rows=20)
+    job = SourceJob(world, lambda: SourceReaderOperator(source), 1, settings=settings)
     out = job.readers[0].out
     sizes = []
     for rows_max in (2**31, 7, 1, 1_000):
