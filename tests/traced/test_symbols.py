@@ -94,6 +94,9 @@ def storing(n: int) -> int:
         (storing, "stores something"),
         (generating, "a generator"),
         (counting, "has defaults"),
+        (lambda n: "%s" % n == "5", "makes a text of a value"),  # noqa: UP031
+        (lambda n: "%r" % (n,) == "5", "does what symbols do not show"),  # noqa: UP031
+        (lambda n: b"%a" % n == b"5", "makes a text of a value"),
         (lambda n: n is None, "does what symbols do not show"),
         (lambda n: math, "it reads 'math', which is of type module"),
         (lambda n: undefined, "does not exist"),  # noqa: F821

@@ -12,7 +12,7 @@ from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.function import FunctionOperator
+from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.operators.row_loop import stamps_of, user_call
 from tidegate.traced.calls import batch_call, why_by_row
 
@@ -33,11 +33,11 @@ class MapOperator(FunctionOperator):
 
     @property
     def by_row(self) -> Mapping[str, str]:
-        return {"map": why_by_row(self._function)}
+        return {"map": why_by_row(row_call(self._function, self._method))}
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._of_columns = batch_call(self._function, enabled=context.info.settings.trace_functions)
+        self._of_columns = batch_call(self._call, enabled=context.info.settings.trace_functions)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         if isinstance(batch, ColumnRows) and self._of_columns is not None:
@@ -66,11 +66,11 @@ class FilterOperator(FunctionOperator):
 
     @property
     def by_row(self) -> Mapping[str, str]:
-        return {"filter": why_by_row(self._function)}
+        return {"filter": why_by_row(row_call(self._function, self._method))}
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._of_columns = batch_call(self._function, enabled=context.info.settings.trace_functions)
+        self._of_columns = batch_call(self._call, enabled=context.info.settings.trace_functions)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         if isinstance(batch, ColumnRows) and self._of_columns is not None:

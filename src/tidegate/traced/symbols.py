@@ -154,6 +154,9 @@ class Symbol:
     def __bool__(self) -> bool:
         raise NotPure("it decides by a value")
 
+    def __repr__(self) -> str:
+        raise NotPure("it makes a text of a value")
+
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 

@@ -69,7 +69,7 @@ class ReduceOperator(FunctionOperator):
 
     def _folds(self) -> Folds:
         """The function as folds of columns. Raises NotPure if it has to be called."""
-        return folds_of(self._function)
+        return folds_of(row_call(self._function, self._method))
 
     @property
     def by_row(self) -> Mapping[str, str]:
