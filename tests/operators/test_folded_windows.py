@@ -165,7 +165,7 @@ def test_what_a_window_begins_with_is_known(name: str, begins: object) -> None:
     ("gathered", "why"),
     [
         ({}, "the rows themselves are kept"),
-        ({"aggregate": Counted()}, "does what symbols do not show"),
+        ({"aggregate": Counted()}, "stores something"),
         (GATHERED["no fold"], "decides or repeats something"),
     ],
 )

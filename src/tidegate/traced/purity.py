@@ -15,8 +15,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import CellType
+    from collections.abc import Iterator, Mapping
+    from types import CellType, CodeType
 
 _ALWAYS = frozenset(
     {
@@ -67,14 +67,12 @@ def check(function: object) -> FunctionType:
         raise NotPure("it is a generator or coroutine, or has defaults")
     if code.co_flags & 0x0C or code.co_kwonlyargcount:
         raise NotPure("it takes any number of arguments, or some by name alone")
-    line = code.co_firstlineno
-    for instruction in dis.get_instructions(code):
-        line = instruction.starts_line if type(instruction.starts_line) is int else line
-        name = instruction.opname
-        if name == "CALL_INTRINSIC_1" and instruction.arg != UNARY_POSITIVE:
-            name = "CALL"
-        if name not in allowed:
-            raise NotPure(f"line {line} {_act(name)}")
+    refused = [each for each in _instructions(code) if each[0] not in allowed]
+    if refused:
+        # What a reader knows the line by, such as a call, comes behind what prepares it.
+        told = [each for each in refused if _act(each[0]) is not None] or refused
+        name, line = told[0]
+        raise NotPure(f"line {line} {_act(name) or f'does what symbols do not show ({name})'}")
     return function
 
 
@@ -118,15 +116,23 @@ def _value(name: str, value: object) -> object:
     return value
 
 
-def _act(instruction: str) -> str:
-    """What an instruction does, in words."""
+def _instructions(code: CodeType) -> Iterator[tuple[str, int]]:
+    """Names of instructions with their lines."""
+    for each in dis.get_instructions(code):
+        line = None if each.positions is None else each.positions.lineno
+        unlike = each.opname == "CALL_INTRINSIC_1" and each.arg != UNARY_POSITIVE
+        yield "CALL" if unlike else each.opname, line or code.co_firstlineno
+
+
+def _act(instruction: str) -> str | None:
+    """Says what an instruction does; None for those that mean little to a reader."""
     if "CALL" in instruction or instruction in ("KW_NAMES", "LOAD_METHOD", "PRECALL", "PUSH_NULL"):
         return "calls a function"
     if "JUMP" in instruction or instruction in ("UNARY_NOT", "TO_BOOL", "FOR_ITER", "GET_ITER"):
         return "decides or repeats something"
     if "STORE" in instruction or "DELETE" in instruction or instruction.startswith("MAKE_"):
         return "stores something"
-    return f"does what symbols do not show ({instruction})"
+    return None
 
 
 def _kind(value: object) -> str:
