@@ -17,7 +17,7 @@ def functions_of(text: str) -> list[str]:
     ("settings", "expected"),
     [
         (
-            {},
+            {"pipeline.trace-functions": "true"},
             [
                 "timestamps is evaluated over columns",
                 "map is evaluated over columns",

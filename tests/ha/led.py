@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tidegate.clock import SystemClock
+from tidegate.ha.chain import last_beat
 from tidegate.ha.leadership import HaWorld, Leadership, lead
 from tidegate.model.chance import SeededChance
 
@@ -33,5 +34,9 @@ async def pause(duration_ms: int, /) -> None:
 async def leads(
     store: ZooKeeperHaStore, number: int, *, lease_ms: int = 1_000, beat_ms: int = 100
 ) -> Leadership:
+    """A leader that has shown that it lives."""
     world = HaWorld(store, SystemClock(), SeededChance(number), pause, beat_ms, lease_ms)
-    return await lead(world, "orders", resume=False, recover=True)
+    leader = await lead(world, "orders", resume=False, recover=True)
+    while not await last_beat(store):  # its first sign of life, which is on its way
+        await asyncio.sleep(0.01)
+    return leader
