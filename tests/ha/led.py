@@ -37,6 +37,7 @@ async def leads(
     """A leader that has shown that it lives."""
     world = HaWorld(store, SystemClock(), SeededChance(number), pause, beat_ms, lease_ms)
     leader = await lead(world, "orders", resume=False, recover=True)
-    while not await last_beat(store):  # its first sign of life, which is on its way
+    # Its first sign of life is on its way.
+    while not await last_beat(store):  # noqa: ASYNC110 - it lies in another process
         await asyncio.sleep(0.01)
     return leader
