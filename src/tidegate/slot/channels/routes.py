@@ -16,7 +16,7 @@ from tidegate.traced.calls import batch_call
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tidegate.api.operator import KeyBy, OutputPlan
     from tidegate.clock import Clock
@@ -198,11 +198,8 @@ class _Hash:
         if len(self._channels) == 1:
             self._channels[0].rows(keyed, now_ms)
             return
-        targets = self._target_of_group.take(keyed.groups)
-        for number, channel in enumerate(self._channels):
-            chosen = np.flatnonzero(targets == number)
-            if len(chosen):
-                channel.rows(keyed.take(chosen), now_ms)
+        for channel, chosen in _parts(self._target_of_group.take(keyed.groups), self._channels):
+            channel.rows(keyed.take(chosen), now_ms)
 
     def _arrow(self, batch: ArrowBatch) -> None:
         column = self._key.column
@@ -224,11 +221,8 @@ class _Hash:
         if len(self._channels) == 1:
             self._channels[0].arrow(keyed)
             return
-        targets = self._target_of_group.take(groups)
-        for index, channel in enumerate(self._channels):
-            rows = np.flatnonzero(targets == index)
-            if len(rows):
-                channel.arrow(arrow_take(keyed, rows))
+        for channel, chosen in _parts(self._target_of_group.take(groups), self._channels):
+            channel.arrow(arrow_take(keyed, chosen))
 
 
 def make_route(
@@ -268,7 +262,15 @@ def spread(
     rows: RowBatch, targets: np.ndarray, channels: Sequence[ChannelOutput], now_ms: int
 ) -> None:
     """Give each row to the channel that ``targets`` (shape (rows,)) names, in order."""
+    for channel, chosen in _parts(targets, channels):
+        channel.rows(take(rows, chosen.tolist()), now_ms)
+
+
+def _parts(
+    targets: np.ndarray, channels: Sequence[ChannelOutput]
+) -> Iterator[tuple[ChannelOutput, np.ndarray]]:
+    """Each channel that gets rows, with the positions of these."""
     for index, channel in enumerate(channels):
-        chosen = np.nonzero(targets == index)[0]
+        chosen = np.flatnonzero(targets == index)
         if len(chosen):
-            channel.rows(take(rows, chosen.tolist()), now_ms)
+            yield channel, chosen
