@@ -15,6 +15,7 @@ from tidegate import (
     AggregateFunction,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
     UserCodeFailed,
 )
 from tidegate.datastream.windowed import window_operator
@@ -149,6 +150,36 @@ def test_no_function_is_called_where_it_is_folded(
     monkeypatch.setattr(AlignedWindowOperator, "_gather", None)
     steps = [("rows", [(1, 4, 3), (2, 6, 4), (1, 5, 12)]), ("time", 60), ("restore", 2)]
     assert told(lambda: AlignedWindowOperator(plan_of(**GATHERED[name])), steps, in_columns)
+
+
+class Opened(Mean):
+    """Is told of its start."""
+
+    def open(self, runtime_context: object) -> None: ...
+
+
+OPENED = Opened()
+
+
+@pytest.mark.parametrize(
+    ("assigner", "gathered", "why"),
+    [
+        (TumblingEventTimeWindows(10), {"aggregate": Mean()}, ""),
+        (SlidingEventTimeWindows(10, 4), {"aggregate": Mean()}, ""),
+        (SlidingEventTimeWindows(10, 5), {"aggregate": Total()}, ""),
+        (SlidingEventTimeWindows(10, 4), {"aggregate": Total()}, "it has no merge()"),
+        (SlidingEventTimeWindows(4, 10), {"aggregate": Mean()}, "leave gaps"),
+        (TumblingProcessingTimeWindows(10), {"aggregate": Mean()}, "of processing time"),
+        (TumblingEventTimeWindows(10), {"aggregate": Mean(), "paired": True}, "of two streams"),
+        (TumblingEventTimeWindows(10), {"aggregate": OPENED, "functions": (OPENED,)}, "an open()"),
+    ],
+)
+def test_it_is_told_where_windows_call_the_function(
+    assigner: Any, gathered: dict[str, Any], why: str
+) -> None:
+    plan = WindowPlan(assigner, assigner.get_default_trigger(), function=all_of, **gathered)
+    told_why = AlignedWindowOperator(plan).by_row["aggregate"]
+    assert why in told_why and bool(why) == bool(told_why)
 
 
 def plan_of(**gathered: Any) -> WindowPlan:

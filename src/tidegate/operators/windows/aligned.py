@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from tidegate.api.functions import AggregateFunction, AggregatingStateDescriptor, ReduceFunction
+from tidegate.api.functions import AggregateFunction, AggregatingStateDescriptor
 from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.api.windows import TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.function import has_life
 from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
     CONTENTS,
@@ -109,14 +108,10 @@ class AlignedWindowOperator(HeapFiringOperator):
         self._open(context, WindowContents(self._plan, context))
         windows = cast("AlignedWindows", self._plan.assigner)
         overlap = windows.slide_ms < windows.size_ms
-        self._cut = _Panes(windows, shared=overlap and self._contents.can_merge)
+        self._cut = _Panes(windows, shared=overlap and self._plan.can_merge)
         # What windows held may be there still once they have fired.
         self._outlived = self._cut.shared or self._plan.lateness_ms > 0
-        # A function that is told of its start may have state of the current key.
-        self._by_row = any(
-            isinstance(function, AggregateFunction | ReduceFunction) and has_life(function)
-            for function in self._plan.functions
-        )
+        self._by_row = self._plan.gathers_by_row
         self._copy = copier_of(self._contents.type)
         self._panes: dict[int, Keys] = {}
         self._known: set[int] = set()
@@ -147,10 +142,6 @@ class AlignedWindowOperator(HeapFiringOperator):
         return {call: ""}
 
     def _folded_panes(self) -> FoldedPanes | None:
-        windows = self._cut.windows
-        cut_off = not self._cut.shared and windows.size_ms % self._cut.length_ms != 0
-        if self._by_row or self._plan.paired or not self._event_time or cut_off:
-            return None
         try:
             folds, initial = folds_of_windows(self._plan)
         except NotPure:
@@ -209,9 +200,7 @@ class AlignedWindowOperator(HeapFiringOperator):
     def _gather_columns(self, rows: ColumnRows, folded: FoldedPanes) -> bool:
         """Adds rows that are in windows, of which none has fired yet; False for others."""
         stamps, windows = rows.stamps, self._cut.windows
-        if stamps is None or windows.slide_ms > windows.size_ms:
-            return False
-        if int(stamps.min()) < self._ahead_ms:
+        if stamps is None or int(stamps.min()) < self._ahead_ms:
             return False
         pane_ms = self._cut.length_ms
         starts = stamps - (stamps - windows.offset_ms) % pane_ms

@@ -7,7 +7,12 @@ import dis
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.functions import AggregateFunction, KeyedStateStore, RuntimeContext
+from tidegate.api.functions import (
+    AggregateFunction,
+    KeyedStateStore,
+    ReduceFunction,
+    RuntimeContext,
+)
 from tidegate.api.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -23,7 +28,7 @@ from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
 from tidegate.operators.failures import ReturnedBeside, are_records, user_code_failed
-from tidegate.operators.function import FunctionOperator
+from tidegate.operators.function import FunctionOperator, has_life
 from tidegate.operators.keys import SharedKeys
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
@@ -70,6 +75,19 @@ class WindowPlan:
     functions: tuple[object, ...] = ()
     content_type: TypeInformation | None = None
     paired: bool = False
+
+    @property
+    def can_merge(self) -> bool:
+        """True if contents can be merged; where windows don't merge, nothing else asks for it."""
+        return self.aggregate is None or uses_both(self.aggregate.merge)
+
+    @property
+    def gathers_by_row(self) -> bool:
+        """True if a function that gathers is told of its start: it may have state of the key."""
+        return any(
+            isinstance(function, AggregateFunction | ReduceFunction) and has_life(function)
+            for function in self.functions
+        )
 
 
 class WindowInput:
@@ -141,11 +159,6 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
             call = "the reduce function" if self._aggregate is None else "AggregateFunction.add"
             raise TypeError(f"{call} has returned None; it must return the accumulated value")
         return accumulator
-
-    @property
-    def can_merge(self) -> bool:
-        """True if ``merge`` works; where windows don't merge, nothing else calls it."""
-        return self._aggregate is None or uses_both(self._aggregate.merge)
 
 
 class EvictedContents(WindowContents):

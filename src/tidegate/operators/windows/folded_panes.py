@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.rows.column_rows import ColumnRows
     from tidegate.api.state import AggregatingState
+    from tidegate.api.windows.assigners import AlignedWindows
     from tidegate.loops.cells import KeyCell
     from tidegate.operators.windows.firing import CurrentWindow, WindowPlan
 
@@ -109,6 +110,17 @@ def folds_of_windows(plan: WindowPlan) -> tuple[Folds, object]:
 
     Raises NotPure if functions have to be called for that.
     """
+    windows = cast("AlignedWindows", plan.assigner)
+    if not windows.is_event_time():
+        raise NotPure("the windows are of processing time")
+    if plan.paired:
+        raise NotPure("the windows are of two streams")
+    if plan.gathers_by_row:
+        raise NotPure("it has an open(), and so may have state")
+    if windows.slide_ms > windows.size_ms:
+        raise NotPure("the windows leave gaps")
+    if not plan.can_merge and windows.size_ms % windows.slide_ms:
+        raise NotPure("it has no merge(), and windows begin at other times than they end")
     if plan.reduce is not None:
         return folds_of(plan.reduce), None
     if plan.aggregate is None:
