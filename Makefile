@@ -1,9 +1,9 @@
 # Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check properties simulate mutants chaos fuzz soak features release wheels bench docs clean
+.PHONY: help setup demo test check properties simulate mutants chaos fuzz soak features release wheels bench bench-page docs clean
 
 help: ## what there is
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
 
 setup: ## the virtual environment, with the package and its tools
 	@bash scripts/setup.sh
@@ -47,7 +47,10 @@ wheels: setup ## the pure wheels, and one for this Python with compiled loops, i
 bench: setup ## rates beside those of Flink and PyFlink, in one run: make bench ARGS="--rounds 1"
 	@bash scripts/bench.sh $(ARGS)
 
-docs: setup ## the generated pages of docs/reference, and the documentation site in build/site
+bench-page: setup ## docs/benchmarks.md and its plots, from what the benchmarks have left in benchmarks/results
+	@.venv/bin/python -m benchmarks.page
+
+docs: setup bench-page ## the generated pages of docs/, and the documentation site in build/site
 	@.venv/bin/python scripts/reference.py
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 	@echo "docs: build/site/index.html"

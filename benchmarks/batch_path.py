@@ -24,8 +24,9 @@ from rich.table import Table
 from benchmarks.workload import keyed
 from flinkformat.key_groups import KeyGroupRange
 from tidegate import Count, Sum, Time, TumblingEventTimeWindows
-from tidegate.api.operator import KeyBy, KeyCell, Operator, OutputPlan
+from tidegate.api.operator import KeyBy, Operator, OutputPlan
 from tidegate.clock import SystemClock
+from tidegate.loops.cells import KeyCell
 from tidegate.metrics import MetricRegistry
 from tidegate.model.chance import SeededChance
 from tidegate.model.elements import ArrowBatch, Watermark

@@ -24,7 +24,15 @@ from benchmarks.measure import (
 FLINK, PYFLINK, PYFLINK_20K = "flink-jvm", "pyflink", "pyflink bundle 20,000"
 JVM, PYTHON = "Flink on the JVM", "PyFlink, the faster"
 ON_SPARK = "tidegate-spark "
-APIS = {"spark": ("records", "listed", "reduce", "batches"), "local": ("records", "batches")}
+PYFLINK_ROUNDS = 2
+"""PyFlink's runs take a minute, and its rate is a hundredth of the others'."""
+APIS = {
+    "spark": (
+        *("records", "listed", "text", "dicts", "dataclasses"),
+        *("reduce", "declared", "traced", "batches", "running"),
+    ),
+    "local": ("records", "batches"),
+}
 """Forms of our programs that are measured on each runtime."""
 
 
@@ -42,6 +50,11 @@ class Comparison:
     shape: tuple[str, ...]
     records: dict[str, int]
     floors: tuple[tuple[str, str, float], ...]
+
+    @property
+    def file(self) -> str:
+        """Name of its file of results, without the ending."""
+        return self.title.lower().replace(",", "").replace(" ", "-")
 
     def main(self, console: Console, rounds: int, only: str, scale: float) -> bool:
         """Run all, print the table, keep the result; whether what was measured holds."""
@@ -63,7 +76,7 @@ class Comparison:
             record = {"rounds": rounds, "medians": rates, "processor_ns": costs, "held": held}
             record["quiet_runs"] = quiet_runs(results)
             record["runs"] = results
-            keep(f"{self.title.lower().replace(',', '').replace(' ', '-')}.jsonl", record)
+            keep(f"{self.file}.jsonl", record)
         return all(held.values())
 
     def contenders(self, scratch: Path, scale: float) -> list[Contender]:
@@ -89,7 +102,11 @@ class Comparison:
             PYFLINK_20K: (*python, "--bundle-size", "20000"),
         }
         return ours + [
-            Contender(name, (*command, "--records", size[name], "--out", str(scratch / name[:12])))
+            Contender(
+                name,
+                (*command, "--records", size[name], "--out", str(scratch / name[:12])),
+                None if name == FLINK else PYFLINK_ROUNDS,
+            )
             for name, command in programs.items()
             if name in size
         ]

@@ -28,30 +28,70 @@ ROUNDS_MORE = 2
 
 @dataclass(frozen=True)
 class Contender:
-    """A program whose last line `{"system": …, "records_per_s": …}` is its result."""
+    """A program whose last line `{"system": …, "records_per_s": …}` is its result.
+
+    rounds_max: of a program that takes long and is far from all others, so many runs are enough.
+    """
 
     name: str
     command: tuple[str, ...]
+    rounds_max: int | None = None
 
 
 Runs = dict[str, list[dict]]
 """Result lines by contender; each has the `calibration_ms` of before and after its run."""
 
 
-def interleaved(contenders: list[Contender], rounds: int, console: Console) -> Runs:
-    """Every contender once a round, until each has so many quiet runs or the rounds are doubled."""
+def interleaved(
+    contenders: list[Contender], rounds: int, console: Console, kept: Path | None = None
+) -> Runs:
+    """Every contender once a round, until each has so many quiet runs or the rounds are doubled.
+
+    kept: a file of finished runs; the same call with it goes on after an interruption.
+    """
     results: Runs = {contender.name: [] for contender in contenders}
+    finished = runs_in(kept)
     for number in range(1, rounds * ROUNDS_MORE + 1):
-        # One that never gives a result is not waited for.
-        if number > rounds and min(quiet_runs(results).values(), default=rounds) >= rounds:
-            break
-        for contender in contenders:
-            with console.status(f"round {number}: {contender.name}"):
-                result = run_once(contender, console)
-            if result is not None:
-                results[contender.name].append(result)
-                console.print(f"round {number}  {contender.name:28} {told(result):>34}")
+        for contender in due(contenders, results, number, rounds):
+            name = contender.name
+            result = finished.get((number, name))
+            if result is None:
+                with console.status(f"round {number}: {name}"):
+                    result = run_once(contender, console)
+                if result is None:
+                    continue
+                console.print(f"round {number}  {name:28} {told(result):>34}")
+                if kept is not None:
+                    append(kept, {"round": number, "name": name, "result": result})
+            results[name].append(result)
     return results
+
+
+def runs_in(kept: Path | None) -> dict[tuple[int, str], dict]:
+    """Result lines of an interrupted session, by round and contender."""
+    if kept is None or not kept.exists():
+        return {}
+    lines = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
+    return {(line["round"], line["name"]): line["result"] for line in lines}
+
+
+def append(file: Path, record: dict[str, object]) -> None:
+    """A line more in a file, whose folder is made where it is missing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(record) + "\n")
+
+
+def due(contenders: list[Contender], results: Runs, number: int, rounds: int) -> list[Contender]:
+    """Who runs in a round: in those beyond what was asked for, who has too few quiet runs."""
+    quiet_so_far = quiet_runs(results)
+    return [
+        one
+        for one in contenders
+        if number <= (one.rounds_max or number)
+        # One that never gives a result is not waited for.
+        and (number <= rounds or quiet_so_far.get(one.name, rounds) < rounds)
+    ]
 
 
 def run_once(contender: Contender, console: Console) -> dict | None:
@@ -130,7 +170,6 @@ def whole(only: str, scale: float) -> bool:
 
 def keep(file: str, record: dict[str, object]) -> None:
     """Append a record of this session to a file of results/, with its conditions."""
-    RESULTS.mkdir(exist_ok=True)
     conditions = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -138,8 +177,7 @@ def keep(file: str, record: dict[str, object]) -> None:
         "load_1m": round(os.getloadavg()[0], 1),
         "python": python_build(),
     }
-    with (RESULTS / file).open("a", encoding="utf-8") as results:
-        results.write(json.dumps(conditions | record) + "\n")
+    append(RESULTS / file, conditions | record)
 
 
 def commit() -> str:

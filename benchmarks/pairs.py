@@ -61,6 +61,9 @@ def savepoint(arguments: str) -> Work:
 WORKS: dict[str, Work] = {
     "start": Work((program("w1", "--records 20000 --checkpoint-ms 0"),) * 3),
     "w1-records": Work((program("w1", "--records 8000000"),)),
+    "w1-text": Work((program("w1", "--api text --records 4000000"),)),
+    "w1-dicts": Work((program("w1", "--api dicts --records 4000000"),)),
+    "w1-dataclasses": Work((program("w1", "--api dataclasses --records 3000000"),)),
     "w1-batches": Work((program("w1", "--api batches --records 120000000"),)),
     "w2-records": Work((program("w2", "--api records --records 6000000"),)),
     "w2-batches": Work((program("w2", "--records 100000000"),)),
@@ -70,7 +73,7 @@ WORKS: dict[str, Work] = {
     "million-keys": Work((program("million_keys", "--records 3000000"),)),
     "recovery": Work((program("recovery", "--kills 3"),)),
 }
-"""One pair of each takes at most 25 s on two quiet cores; all eleven rounds take 40 minutes."""
+"""One pair of each takes at most 25 s on two quiet cores; all eleven rounds take an hour."""
 
 
 @dataclass(frozen=True)

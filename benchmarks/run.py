@@ -30,11 +30,12 @@ from benchmarks import (
     w3,
     w4,
 )
+from benchmarks.kafka_latency import comparison as kafka_latency
 from benchmarks.nexmark import NAMES as QUERIES
 from benchmarks.nexmark import comparison as nexmark
 
 BENCHMARKS = {
-    "w1": w1.W1.main,
+    "w1": w1.main,
     "w2": w2.W2.main,
     "w3": w3.main,
     "w4": w4.main,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "many-keys": many_keys.main,
     "recovery": recovery.main,
     "first-program": first_program.main,
+    "kafka-latency": kafka_latency.main,
     "w1-rocksdb": w1_rocksdb.main,
     "rocksdb-state": rocksdb_state.main,
     "changelog": changelog.main,

@@ -8,8 +8,10 @@ from the run before.
 
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +21,13 @@ from benchmarks.workload import (
     MASK,
     MULT,
     PAIR,
+    TEXT_PAIR,
+    TEXT_TRIPLE,
     TRIPLE,
+    Counted,
     CountingSink,
     CountingWriter,
+    Numbered,
     Run,
     Workload,
     keyed,
@@ -88,6 +94,62 @@ class ListedCount(RunningCount):
             count, total = acc[0] + 1, acc[1] + value[1]
         self.acc.update((count, total))
         return [(value[0], count, total)]
+
+
+def text_job(env: StreamExecutionEnvironment, run: Run) -> None:
+    """The same with texts as keys."""
+    keys = run.args.keys
+    env.from_sequence(0, run.records - 1).map(
+        lambda i: (f"user-{(i * MULT & MASK) % keys}", i), output_type=TEXT_PAIR
+    ).key_by(lambda pair: pair[0], key_type=Types.STRING()).process(
+        RunningCount(), output_type=TEXT_TRIPLE
+    ).sink_to(sink(run, lambda row: (int(row[0].removeprefix("user-")), *row[1:])))
+
+
+def dict_job(env: StreamExecutionEnvironment, run: Run) -> None:
+    """The same with dicts of no declared type as records."""
+    keys = run.args.keys
+    env.from_sequence(0, run.records - 1).map(
+        lambda i: {"key": (i * MULT & MASK) % keys, "value": i}
+    ).key_by(lambda row: row["key"], key_type=Types.LONG()).process(CountOfDicts()).sink_to(
+        sink(run, lambda row: (row["key"], row["count"], row["sum"]))
+    )
+
+
+def dataclass_job(env: StreamExecutionEnvironment, run: Run) -> None:
+    """The same with dataclasses as records."""
+    keys = run.args.keys
+    env.from_sequence(0, run.records - 1).map(
+        lambda i: Numbered((i * MULT & MASK) % keys, i), output_type=Numbered
+    ).key_by(lambda row: row.key, key_type=Types.LONG()).process(
+        CountOfDataclasses(), output_type=Counted
+    ).sink_to(sink(run, lambda row: (row.key, row.count, row.total)))
+
+
+class CountOfDicts(RunningCount):
+    """The same of dicts."""
+
+    def process_element(self, value, ctx):
+        acc = self.acc.value()
+        if acc is None:
+            count, total = 1, value["value"]
+        else:
+            count, total = acc[0] + 1, acc[1] + value["value"]
+        self.acc.update((count, total))
+        yield {"key": value["key"], "count": count, "sum": total}
+
+
+class CountOfDataclasses(RunningCount):
+    """The same of dataclasses."""
+
+    def process_element(self, value, ctx):
+        acc = self.acc.value()
+        if acc is None:
+            count, total = 1, value.value
+        else:
+            count, total = acc[0] + 1, acc[1] + value.value
+        self.acc.update((count, total))
+        yield Counted(value.key, count, total)
 
 
 def reduce_job(env: StreamExecutionEnvironment, run: Run) -> None:
@@ -161,17 +223,31 @@ class RunningCountOfBatches(KeyedBatchFunction):
         return pa.record_batch([pa.array(key), pa.array(count), pa.array(total)], COUNTED)
 
 
-def sink(run: Run) -> CountingSink:
-    """Where the time is taken."""
-    return CountingSink(run.stats, partial(LatestOfKeys, warm=run.warm, verify=run.args.verify))
+def plain(row: tuple[int, int, int]) -> tuple[int, int, int]:
+    """A result that is a tuple of numbers."""
+    return row
+
+
+def sink(run: Run, as_numbers: Callable[[Any], tuple[int, int, int]] = plain) -> CountingSink:
+    """Where the time is taken. as_numbers: key, count and sum of a result."""
+    writer = partial(LatestOfKeys, warm=run.warm, verify=run.args.verify, as_numbers=as_numbers)
+    return CountingSink(run.stats, writer)
 
 
 class LatestOfKeys(CountingWriter):
     """Keeps the last output of each key, and the sum of all counts."""
 
-    def __init__(self, path: Path, *, warm: int, verify: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        warm: int,
+        verify: bool,
+        as_numbers: Callable[[Any], tuple[int, ...]],
+    ) -> None:
         super().__init__(path, verify)
         self._warm = warm
+        self._as_numbers = as_numbers
         self._counted_from = self._warm_at_ns = self._warm_processor_ns = 0
         self._checksum = 0
         self._final: dict[int, tuple[int, int]] = {}
@@ -186,7 +262,7 @@ class LatestOfKeys(CountingWriter):
         if isinstance(getattr(batch, "batch", None), pa.RecordBatch):
             rows = zip(*(column.to_pylist() for column in batch.batch.columns), strict=True)
         else:
-            rows = batch.values
+            rows = map(self._as_numbers, batch.values)
         for key, *_, count, total in rows:
             self._checksum += count
             if count > self._final.get(key, (0, 0))[0]:
@@ -209,6 +285,9 @@ W1 = Workload(
     {
         "records": record_job,
         "listed": list_job,
+        "text": text_job,
+        "dicts": dict_job,
+        "dataclasses": dataclass_job,
         "reduce": reduce_job,
         "declared": declared_job,
         "batches": batch_job,

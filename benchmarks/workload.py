@@ -26,9 +26,28 @@ PEERS = Path(__file__).resolve().parent / "peers" / "common"
 MULT, MASK = 2654435761, 0xFFFFFFFF
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 TRIPLE = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
+TEXT_PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+TEXT_TRIPLE = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 KEYED = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 BLOCK = 1000
 """A reader has a multiple of so many records."""
+
+
+@dataclass
+class Numbered:
+    """A record of W1 as a dataclass."""
+
+    key: int
+    value: int
+
+
+@dataclass
+class Counted:
+    """A result of W1 as a dataclass."""
+
+    key: int
+    count: int
+    total: int
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-# Sourced: sees that there is Maven, with which Kafka's tests fetch their broker; installs it where that is allowed.
+# Sourced: sees that there is Maven, with which tests fetch Kafka's broker and Flink's dashboard; installs it where that is allowed.
 
 install_maven() {
     command -v apt-get >/dev/null || return 1
@@ -13,7 +13,7 @@ install_maven() {
 }
 
 command -v mvn >/dev/null || install_maven || {
-    echo "Kafka's tests need Maven, to fetch their broker, and there is no mvn on the PATH." >&2
+    echo "Tests need Maven, to fetch Kafka's broker and Flink's dashboard, and there is no mvn on the PATH." >&2
     echo "Install it (Debian, Ubuntu: apt-get install maven)." >&2
     exit 2
 }

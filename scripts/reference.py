@@ -1,8 +1,9 @@
 """Makes the pages of docs/ that come from the source.
 
 docs/reference/options.md, every option; docs/reference/cli.md, every command; the table of
-docs/deviations.md, the defaults that are not Flink's; docs/reference/api.md, every public name. The
-last is only made; the others are kept in the repository, and tests/house holds them current.
+docs/deviations.md, the defaults that are not Flink's; docs/reference/metrics.md, every metric of
+the engine; docs/reference/api.md, every public name. The last is only made; the others are kept in
+the repository, and tests/house holds them current.
 """
 
 import importlib
@@ -20,11 +21,14 @@ from tidegate.cli.main import SECTIONS, commands
 from tidegate.config.configuration import ALL
 from tidegate.config.configuration import TOPICS as OPTIONS_BY_TOPIC
 from tidegate.config.option import ConfigOption
+from tidegate.telemetry.catalogue import CATALOGUE
+from tidegate.telemetry.metrics import Scope
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPTIONS = DOCS / "reference" / "options.md"
 COMMANDS = DOCS / "reference" / "cli.md"
 DEVIATIONS = DOCS / "deviations.md"
+METRICS = DOCS / "reference" / "metrics.md"
 API = DOCS / "reference" / "api.md"
 BEGIN, END = "<!-- made by make docs: begin -->", "<!-- made by make docs: end -->"
 MATTER = {
@@ -49,10 +53,74 @@ def main() -> int:
     OPTIONS.write_text(options_page(), encoding="utf-8")
     COMMANDS.write_text(commands_page(), encoding="utf-8")
     DEVIATIONS.write_text(deviations_page(), encoding="utf-8")
+    METRICS.write_text(metrics_page(), encoding="utf-8")
     API.write_text(api_page(), encoding="utf-8")
-    for page in (OPTIONS, COMMANDS, DEVIATIONS, API):
+    for page in (OPTIONS, COMMANDS, DEVIATIONS, METRICS, API):
         print(f"docs: {page.relative_to(DOCS.parent)}")
     return 0
+
+
+SCOPES = {
+    Scope.JOB: (
+        "Job",
+        "flink_jobmanager_job_",
+        "Labels: `job_id`, `job_name`. REST: `/jobs/:jobid/metrics`.",
+    ),
+    Scope.TASK_MANAGER: (
+        "Slot",
+        "flink_taskmanager_",
+        "A slot is what Flink calls a task manager. Labels: `host`, `tm_id`. REST: "
+        "`/taskmanagers/:id/metrics`.",
+    ),
+    Scope.TASK: (
+        "Subtask",
+        "flink_taskmanager_job_task_",
+        "Labels: those of job and slot, `task_id`, `task_name`, `subtask_index`, "
+        "`task_attempt_num`. REST: `/jobs/:jobid/vertices/:vertexid/metrics`, as `0.numRecordsIn`.",
+    ),
+    Scope.OPERATOR: (
+        "Operator",
+        "flink_taskmanager_job_task_operator_",
+        "Each step of a chain has its own. Labels: those of the subtask, `operator_id`, "
+        "`operator_name`. REST: as subtasks, `0.Filter.numRecordsIn`.",
+    ),
+}
+"""Of each scope a heading, the beginning of names for Prometheus, and a sentence."""
+
+
+def metrics_page() -> str:
+    """Every metric of the engine by scope."""
+    head = [
+        "# Metrics",
+        "",
+        "Made from `tidegate.telemetry` by `make docs`. Names are Flink's, but for those that are "
+        "marked as ours. [The guide](../guides/metrics.md) tells how to add your own, and how to "
+        "report all of them.",
+        "",
+        "Units are those of OpenTelemetry: `By` bytes, `1` a share, `us` microseconds. A rate is "
+        "that of the last 5 s. Counters begin anew with each attempt of a subtask.",
+    ]
+    scopes = [
+        "\n".join(
+            [
+                "",
+                f"## {heading}",
+                "",
+                f"{sentence} Prometheus: `{prefix}` and the name, with `_` for each dot.",
+                "",
+                "| name | type | unit | what it is | whose |",
+                "|---|---|---|---|---|",
+                *(
+                    f"| `{each.name}` | {each.kind.value} | {each.unit} | {cell(each.sentence)} | "
+                    f"{'ours' if each.ours else 'Flink'} |"
+                    for each in CATALOGUE
+                    if each.scope is scope
+                ),
+            ]
+        )
+        for scope, (heading, prefix, sentence) in SCOPES.items()
+    ]
+    return "\n".join([*head, *scopes]) + "\n"
 
 
 def options_page() -> str:

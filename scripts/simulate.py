@@ -3,7 +3,8 @@
 FIRST is a number, or ``fresh``: then every seed that ever failed is run, and a range that nobody
 has run before. KIND: with ``calls``, calls of functions take time and block their slots; with
 ``ends``, people end the job and go on with it; with ``survivors``, slots that live host the
-subtasks of lost ones. The last line sums up; a seed that fails is told at once. One seed alone
+subtasks of lost ones; with ``parts``, committers of sinks are a step of their own, behind writers
+that flush for long. The last line sums up; a seed that fails is told at once. One seed alone
 prints its story.
 """
 

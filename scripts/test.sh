@@ -5,6 +5,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/java.sh
 . scripts/maven.sh
+. scripts/chromium.sh
+. scripts/promtool.sh
 bin=.venv/bin
 logs=build/logs
 mkdir -p build/coverage "$logs"

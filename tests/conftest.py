@@ -6,6 +6,7 @@ about half the files, `--part 2/2` the others. `--by-row` runs them with no func
 columns, unless a test says so itself.
 """
 
+import faulthandler
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from scripts.trees import tree_hash
 from tests.e2e.kafka import KafkaServer
@@ -33,6 +35,9 @@ SPARK_TESTS = TESTS / "spark"
 SOCKETS_OF_PYSPARK = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 """It leaves sockets to its gateway open. Ours are an error in every other process of tests."""
 ENDS_WITHIN_S = 60.0
+HANGS_S = 120.0
+"""How long a test may go on behind its time limit before it ends its process: the limit is a
+signal, which a call of C never hears, and does not hold for what is tidied up behind it."""
 LONG_VALUE = 100
 LINUX = sys.platform == "linux"
 
@@ -84,10 +89,30 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """What PySpark has left open may be collected in any later test of the process."""
+    """Ends the process, with the stacks of all threads, where a test does not come to its end."""
     if "pyspark" in sys.modules:
+        # What PySpark has left open may be collected in any later test of the process.
         item.add_marker(SOCKETS_OF_PYSPARK)
-    return (yield)
+    _end_if_it_hangs(item)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _end_if_it_hangs(item: pytest.Item) -> None:
+    marker = item.get_closest_marker("timeout")
+    limits = marker.args if marker else (item.config.getoption("timeout"),)
+    limit_s = float(limits[0] or item.config.getini("timeout"))
+    stderr = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(limit_s + HANGS_S, exit=True, file=stderr)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: object) -> None:
+    """A failure stops the watch, for the sake of debuggers; what comes behind it may hang too."""
+    if isinstance(node, pytest.Item):
+        _end_if_it_hangs(node)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

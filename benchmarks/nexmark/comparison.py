@@ -20,7 +20,9 @@ from rich.table import Table
 from benchmarks.comparison import peers_cache, set_up_peers
 from benchmarks.measure import (
     HERE,
+    ROOT,
     Contender,
+    commit,
     conditions,
     interleaved,
     keep,
@@ -50,7 +52,8 @@ def main(
 ) -> bool:
     """Run all, print the table, keep the result; whether what was measured holds.
 
-    queries: some of them; none means all. events: of each contender, whatever its default is.
+    queries: some of them; none means all. events: of each contender, whatever its default is. A
+    whole session that was interrupted goes on where it was, at the same commit.
     """
     sizes = {name: events or int(count * scale) for name, count in EVENTS.items()}
     with tempfile.TemporaryDirectory() as scratch:
@@ -62,7 +65,10 @@ def main(
         ]
         if any(one.name.endswith(("pyflink", "flink-sql")) for one in chosen):
             set_up_peers()
-        results = interleaved(chosen, rounds, console)
+        session = whole(only, scale) and not queries and events is None
+        # Hours of runs: what is finished at an interruption need not run again.
+        kept = ROOT / "build" / f"nexmark-{commit()}-{runtime}.jsonl" if session else None
+        results = interleaved(chosen, rounds, console, kept)
     rates, costs = medians(results, "records_per_s"), medians(results, "processor_ns")
     console.print(table(rates, costs))
     console.print(conditions(results))
@@ -81,11 +87,12 @@ def main(
             f" at least {floor:g}: {verdict}"
         )
     console.print(by_processor_time(costs))
-    if whole(only, scale) and not queries and events is None:
+    if kept is not None:
         record = {"rounds": rounds, "medians": rates, "processor_ns": costs, "held": held}
         record["quiet_runs"] = quiet_runs(results)
         record["runs"] = results
-        keep("nexmark.jsonl", record)
+        keep("nexmark.jsonl", record | {"runtime": runtime})
+        kept.unlink(missing_ok=True)
     return all(held.values())
 
 

@@ -224,12 +224,16 @@ from tidegate.migration.from_flink import MigrationReport as MigrationReport
 from tidegate.migration.from_flink import migrate_savepoint as migrate_savepoint
 from tidegate.migration.rewrite import rewrite_flink_savepoint as rewrite_flink_savepoint
 from tidegate.model.control import JobStatus as JobStatus
+from tidegate.model.control import LogRecord as LogRecord
 from tidegate.model.duration import Duration as Duration
 from tidegate.model.duration import Instant as Instant
 from tidegate.model.duration import Time as Time
 from tidegate.model.elements import ArrowBatch as ArrowBatch
 from tidegate.model.elements import RowBatch as RowBatch
 from tidegate.model.ids import JobId
+from tidegate.model.logs import LogEntry as LogEntry
+from tidegate.model.logs import LogFilter as LogFilter
+from tidegate.model.logs import LogPage as LogPage
 from tidegate.model.settings import CheckpointingMode as CheckpointingMode
 from tidegate.model.settings import ClaimMode as ClaimMode
 from tidegate.model.settings import RetentionPolicy

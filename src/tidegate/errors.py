@@ -35,6 +35,8 @@ Beside ``AssertionError`` (a fault of our own) nothing else leaves the package.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from flinkformat.errors import ConfigError as ConfigError
 from flinkformat.errors import DescribedError, UserError
 from flinkformat.errors import FormatError as FormatError
@@ -86,12 +88,30 @@ class MaxParallelismChanged(RestoreRefused):
     """The number of key groups differs from the snapshot's."""
 
 
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """The call of a user's function that failed. operator: its name.
+
+    row: what it was given, or the first row of it; the time of a timer. name: of the call, where it
+    was given no row. at: place of the row in its batch, where that is known.
+    """
+
+    operator: str
+    row: object
+    name: str
+    at: int | None = None
+
+
 class UserCodeFailed(TidegateError):
-    """A user's function raised; ``trace`` is its traceback as text."""
+    """A user's function raised; ``trace`` is its traceback as text.
+
+    call: which one; it stays in the process where it failed.
+    """
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "", trace: str = "") -> None:
         super().__init__(what, where=where, remedy=remedy)
         self.trace = trace
+        self.call: FailedCall | None = None
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.trace}" if self.trace else super().__str__()

@@ -127,8 +127,9 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
         " FailureContext FailureEnricher FailureKind MasterStateSerializer MasterTriggerRestoreHook"
         " JobExecutionStatusEvent JobStatusChangedListener",
         "tidegate.jobmaster.view": "JobView",
-        "tidegate.model.control": "JobStatus",
+        "tidegate.model.control": "JobStatus LogRecord",
         "tidegate.model.ids": "JobID=JobId",
+        "tidegate.model.logs": "LogEntry LogFilter LogPage",
     },
     "connectors": {
         "tidegate.api.sink": "CommittableMessage Committer Prepared Sink SinkWriter WriterContext",
@@ -190,7 +191,8 @@ OF_TOPICS_ALONE: Final[dict[str, dict[str, str]]] = {
         "tidegate.connectors.generator": "DataGeneratorSource NumberSequenceSource",
         "tidegate.connectors.jdbc.jdbc_sink": "JdbcSink",
         "tidegate.connectors.jdbc.options": "JdbcConnectionOptions JdbcExecutionOptions",
-        "tidegate.connectors.kafka.kafka_sink": "DeliveryGuarantee KafkaSink KafkaSinkBuilder",
+        "tidegate.connectors.kafka.kafka_sink": "KafkaSink KafkaSinkBuilder",
+        "tidegate.model.topology": "Delivery DeliveryGuarantee",
         "tidegate.connectors.kafka.kafka_source": "KafkaSource KafkaSourceBuilder",
         "tidegate.connectors.kafka.offsets": (
             "KafkaOffsetResetStrategy KafkaOffsetsInitializer KafkaTopicPartition"

@@ -13,7 +13,11 @@ from tidegate.api.job import MasterStateSerializer as MasterStateSerializer
 from tidegate.api.job import MasterTriggerRestoreHook as MasterTriggerRestoreHook
 from tidegate.jobmaster.view import JobView as JobView
 from tidegate.model.control import JobStatus as JobStatus
+from tidegate.model.control import LogRecord as LogRecord
 from tidegate.model.ids import JobId
+from tidegate.model.logs import LogEntry as LogEntry
+from tidegate.model.logs import LogFilter as LogFilter
+from tidegate.model.logs import LogPage as LogPage
 
 CompletableFuture = Future
 JobID = JobId

@@ -1,20 +1,45 @@
-"""Counters, gauges, meters and distributions as values in a registry that is passed in.
+"""Counters, gauges, meters and histograms in a registry, and the values that are read from it.
 
-Names are Flink's where it has one. Nothing here is read or written per row, except what a user
-function asks for itself.
+A slot has one registry an operator, and one for the subtask as a whole. Functions register metrics
+in a ``MetricGroup``, under a limit; the engine registers what it counts anyway, and nothing of that
+is touched per row. Values are read with each heartbeat, on another thread than the slot's loop.
+
+A user's gauge is code that may raise, or never return. It is called on a thread of its own, and a
+gauge that does either is not called again.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from tidegate.model.metrics import QUANTILES, Metered, MetricKey, MetricKind, Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from tidegate.model.ids import OperatorId
+    from tidegate.model.metrics import Group, MetricValue
+
+M = TypeVar("M", bound="Metric")
+
+LIMIT: Final = 1_000
+"""Metrics that the functions of an operator may have in one subtask, unless told otherwise."""
+
+RATE_SPAN_MS: Final = 5_000
+"""Rates of the engine look back so far, as busy time does in Flink."""
 
 _SAMPLES: Final = 60
 """How many counts a meter keeps to tell its rate."""
+
+_WINDOW: Final = 512
+"""Values of which a histogram tells quantiles: the latest ones."""
+
+_TEXT_MAX: Final = 200
+_GAUGES_WAIT_S: Final = 0.02
+_GAUGE_SLOW_MS: Final = 1_000
 
 
 class Counter:
@@ -37,6 +62,35 @@ class Counter:
         """Current value of the counter."""
         return self._count
 
+    def value(self) -> MetricValue:
+        return self._count
+
+
+class Rate:
+    """How fast a number grows: the mean of the last ``span_ms``, as far as it was asked then.
+
+    now_ms: a clock that never goes back.
+    """
+
+    __slots__ = ("_now_ms", "_read", "_seen", "_span_ms")
+
+    def __init__(
+        self, read: Callable[[], float], now_ms: Callable[[], int], span_ms: int = RATE_SPAN_MS
+    ) -> None:
+        self._read = read
+        self._now_ms = now_ms
+        self._span_ms = span_ms
+        self._seen: deque[tuple[int, float]] = deque([(now_ms(), 0)])
+
+    def a_second(self) -> float:
+        now_ms, seen, number = self._now_ms(), self._seen, self._read()
+        while len(seen) > 1 and seen[1][0] <= now_ms - self._span_ms:
+            seen.popleft()
+        since_ms, earlier = seen[0]
+        if now_ms - seen[-1][0] >= self._span_ms // _SAMPLES:
+            seen.append((now_ms, number))
+        return (number - earlier) * 1_000 / max(now_ms - since_ms, 1)
+
 
 class Meter:
     """Counts events, and tells how many there are a second.
@@ -45,13 +99,11 @@ class Meter:
     it was last asked for. now_ms: a clock that never goes back.
     """
 
-    __slots__ = ("_count", "_now_ms", "_seen", "_span_ms")
+    __slots__ = ("_count", "_rate")
 
     def __init__(self, now_ms: Callable[[], int], span_s: int) -> None:
-        self._now_ms = now_ms
-        self._span_ms = span_s * 1_000
         self._count = 0
-        self._seen = deque([(now_ms(), 0)])
+        self._rate = Rate(self.get_count, now_ms, span_s * 1_000)
 
     def mark_event(self, value: int = 1) -> None:
         """Records that n events happened."""
@@ -63,13 +115,10 @@ class Meter:
 
     def get_rate(self) -> float:
         """Mean number of events per second."""
-        now_ms, seen = self._now_ms(), self._seen
-        while len(seen) > 1 and seen[1][0] <= now_ms - self._span_ms:
-            seen.popleft()
-        since_ms, count = seen[0]
-        if now_ms - seen[-1][0] >= self._span_ms // _SAMPLES:
-            seen.append((now_ms, self._count))
-        return (self._count - count) * 1_000 / max(now_ms - since_ms, 1)
+        return self._rate.a_second()
+
+    def value(self) -> MetricValue:
+        return Metered(self._count, self.get_rate())
 
 
 class Distribution:
@@ -90,73 +139,291 @@ class Distribution:
         self.count += 1
         self.total += value
 
+    def value(self) -> MetricValue:
+        mean = self.total / self.count if self.count else 0.0
+        return Spread(self.count, self.least, self.greatest, mean)
+
+
+class Histogram:
+    """How values are spread, with quantiles of the latest ones; Flink's ``Histogram``."""
+
+    __slots__ = ("_count", "_latest", "_told")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._latest: list[float] = []
+        self._told = Spread()
+
+    def update(self, value: float) -> None:
+        """Adds a value to the histogram."""
+        if self._count < _WINDOW:
+            self._latest.append(value)
+        else:
+            self._latest[self._count % _WINDOW] = value
+        self._count += 1
+
+    def get_count(self) -> int:
+        """Number of values so far."""
+        return self._count
+
+    def value(self) -> MetricValue:
+        if self._told.count != self._count:
+            count, latest = self._count, sorted(list(self._latest))
+            mean = math.fsum(latest) / len(latest)
+            self._told = Spread(
+                count,
+                latest[0],
+                latest[-1],
+                mean,
+                math.dist(latest, [mean] * len(latest)) / math.sqrt(len(latest)),
+                tuple(latest[math.ceil(part * len(latest)) - 1] for part in QUANTILES),
+            )
+        return self._told
+
+
+class Gauge:
+    """A number or text that a function tells when it is asked.
+
+    fault: why it is not asked any more; "" while it is.
+    """
+
+    __slots__ = ("_last", "_read", "fault")
+
+    def __init__(self, read: Callable[[], float | str]) -> None:
+        self._read = read
+        self._last: MetricValue | None = None
+        self.fault = ""
+
+    def look(self) -> None:
+        """Calls the function; what it raises is the gauge's fault."""
+        try:
+            self._last = _shown(self._read())
+        except Exception as error:
+            self.fault = f"it raised {type(error).__name__}: {error}"
+
+    def value(self) -> MetricValue | None:
+        """The last value that the function has returned; None if it has returned none."""
+        return self._last
+
+
+def _shown(told: object) -> MetricValue:
+    if isinstance(told, bool | int):
+        return int(told)
+    if isinstance(told, str):
+        return told[:_TEXT_MAX]
+    return float(cast("float", told))
+
+
+Metric = Counter | Meter | Distribution | Histogram | Gauge
+
+_KINDS: Final[dict[type[Metric], MetricKind]] = {
+    Counter: MetricKind.COUNTER,
+    Meter: MetricKind.METER,
+    Distribution: MetricKind.HISTOGRAM,
+    Histogram: MetricKind.HISTOGRAM,
+    Gauge: MetricKind.GAUGE,
+}
+
 
 class MetricRegistry:
-    """All metrics of one subtask, by full name. now_ms: a clock that never goes back."""
+    """All metrics of one operator in one subtask; without an operator, of the subtask as a whole.
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    now_ms: a clock that never goes back. limit: how many metrics functions may have. faults: of
+    metrics that are not told, as name and cause.
+    """
+
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        *,
+        operator: OperatorId | None = None,
+        limit: int = LIMIT,
+    ) -> None:
         self.now_ms = now_ms
-        self._readers: dict[str, Callable[[], float]] = {}
-        self._counters: dict[str, Counter] = {}
+        self._operator = operator
+        self._limit = limit
+        self._known: dict[MetricKey, Metric] = {}
+        self._own: dict[MetricKey, Callable[[], MetricValue | None]] = {}
+        self._by_variable: dict[tuple[str, str], Callable[[], Mapping[str, int]]] = {}
+        self._refused = ""
 
-    def group(self, *names: str) -> MetricGroup:
-        return MetricGroup(self, names)
+    # --- for functions ---
 
-    def register(self, name: str, read: Callable[[], float]) -> None:
-        self._readers[name] = read
+    def group(self) -> MetricGroup:
+        return MetricGroup(self, ())
 
-    def count(self, name: str) -> Counter:
-        counter = self._counters[name] = Counter()
-        self.register(name, counter.get_count)
-        return counter
+    def add(self, groups: tuple[Group, ...], name: str, metric: M) -> M:
+        """Registers a metric; the one of that name and kind that there is, except for a gauge.
 
-    def counted(self, name: str) -> int:
-        counter = self._counters.get(name)
-        return 0 if counter is None else counter.get_count()
+        One that is more than the limit counts, and is not told.
+        """
+        key = MetricKey(name, _KINDS[type(metric)], self._operator, groups)
+        known = self._known.get(key)
+        if known is not None and type(known) is type(metric) and not isinstance(metric, Gauge):
+            return cast("M", known)
+        if known is None and len(self._known) >= self._limit:
+            self._refused = self._refused or full_name(key)
+            return metric
+        self._known[key] = metric
+        return metric
 
-    def read(self) -> Mapping[str, float]:
-        return {name: read() for name, read in self._readers.items()}
+    def counted(self, groups: tuple[Group, ...], name: str) -> int:
+        found = self._known.get(MetricKey(name, MetricKind.COUNTER, self._operator, groups))
+        return found.get_count() if isinstance(found, Counter) else 0
+
+    # --- for the engine ---
+
+    def tell(self, name: str, kind: MetricKind, read: Callable[[], MetricValue | None]) -> None:
+        """Registers what the engine counts. read: gives None while there is no value."""
+        self._own[MetricKey(name, kind, self._operator)] = read
+
+    def tell_by(self, name: str, variable: str, read: Callable[[], Mapping[str, int]]) -> None:
+        """Registers a gauge for each value of a variable. read: gives those that there are now."""
+        self._by_variable[name, variable] = read
+
+    def tell_count(self, name: str, read: Callable[[], int]) -> None:
+        """Registers a counter of the engine, with its rate as ``…PerSecond``."""
+        self.tell(name, MetricKind.COUNTER, read)
+        self.tell_rate(f"{name}PerSecond", read)
+
+    def tell_rate(self, name: str, read: Callable[[], float]) -> None:
+        rate = Rate(read, self.now_ms)
+        self.tell(name, MetricKind.METER, lambda: Metered(round(read()), rate.a_second()))
+
+    # --- for who reads ---
+
+    def read(self) -> dict[MetricKey, MetricValue]:
+        """Values of all metrics that have one. May be called by another thread than the loop's."""
+        found: dict[MetricKey, MetricValue] = {}
+        for own, read in self._own.items():
+            if (value := read()) is not None:
+                found[own] = value
+        for (name, variable), read_all in self._by_variable.items():
+            for of, number in read_all().items():
+                groups: tuple[Group, ...] = ((variable, of),)
+                found[MetricKey(name, MetricKind.GAUGE, self._operator, groups)] = number
+        for key, metric in list(self._known.items()):
+            if (value := metric.value()) is not None:
+                found[key] = value
+        return found
+
+    @property
+    def gauges(self) -> list[Gauge]:
+        """The gauges that may still be called."""
+        known = list(self._known.values())
+        return [each for each in known if isinstance(each, Gauge) and not each.fault]
+
+    @property
+    def refused(self) -> str:
+        """The first metric above the limit; "" if there is none."""
+        return self._refused
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Gauges that are not called any more, as name and cause."""
+        for key, metric in list(self._known.items()):
+            if isinstance(metric, Gauge) and metric.fault:
+                yield full_name(key), metric.fault
+
+
+def full_name(key: MetricKey) -> str:
+    """Name of a metric with its groups in front, as in Flink's REST."""
+    parts: list[str] = []
+    for group in key.groups:
+        parts += [group] if isinstance(group, str) else group
+    return ".".join((*parts, key.name))
 
 
 class MetricGroup:
-    """A place in the tree of metrics; PyFlink's ``MetricGroup``."""
+    """A place in the tree of metrics; PyFlink's ``MetricGroup``. registry: of its operator."""
 
-    def __init__(self, registry: MetricRegistry, path: tuple[str, ...]) -> None:
-        self._registry = registry
-        self._path = path
+    def __init__(self, registry: MetricRegistry, groups: tuple[Group, ...]) -> None:
+        self.registry = registry
+        self._groups = groups
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """A group below this one; with ``extra``, the group of a key and its value."""
-        below = (name,) if extra is None else (name, extra)
-        return MetricGroup(self._registry, (*self._path, *below))
+        """A group below this one; with ``extra``, the group of a key and its value.
+
+        Reporters show the key as a variable of its metrics, which Prometheus calls a label.
+        """
+        below: Group = name if extra is None else (name, str(extra))
+        return MetricGroup(self.registry, (*self._groups, below))
 
     def counter(self, name: str) -> Counter:
-        """Adds a counter to this group."""
-        return self._registry.count(self._full(name))
+        """Adds a counter to this group; the one of that name if there is one."""
+        return self.registry.add(self._groups, name, Counter())
 
     def counted(self, name: str) -> int:
         """Value of a counter of this group; 0 if there is none."""
-        return self._registry.counted(self._full(name))
+        return self.registry.counted(self._groups, name)
 
-    def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Adds a gauge, whose function is called whenever metrics are read."""
-        self._registry.register(self._full(name), read)
+    def gauge(self, name: str, obj: Callable[[], float | str]) -> None:
+        """Adds a gauge, whose function is called with each heartbeat, on a thread of its own.
+
+        A gauge that raises, or takes longer than a second, is not called again.
+        """
+        self.registry.add(self._groups, name, Gauge(obj))
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """Adds a meter; its count becomes a metric as well."""
-        made = Meter(self._registry.now_ms, time_span_in_seconds)
-        self._registry.register(self._full(name), made.get_rate)
-        self._registry.register(self._full(f"{name}.count"), made.get_count)
-        return made
+        """Adds a meter; the one of that name if there is one."""
+        return self.registry.add(
+            self._groups, name, Meter(self.registry.now_ms, time_span_in_seconds)
+        )
 
     def distribution(self, name: str) -> Distribution:
-        """Adds a distribution; its count, sum, minimum and maximum become metrics."""
-        made = Distribution()
-        self._registry.register(self._full(f"{name}.count"), lambda: made.count)
-        self._registry.register(self._full(f"{name}.sum"), lambda: made.total)
-        self._registry.register(self._full(f"{name}.min"), lambda: made.least)
-        self._registry.register(self._full(f"{name}.max"), lambda: made.greatest)
-        return made
+        """Adds a distribution: count, mean, least and greatest of all values."""
+        return self.registry.add(self._groups, name, Distribution())
 
-    def _full(self, name: str) -> str:
-        return ".".join((*self._path, name))
+    def histogram(self, name: str) -> Histogram:
+        """Adds a histogram: as a distribution, with quantiles of the latest 512 values."""
+        return self.registry.add(self._groups, name, Histogram())
+
+
+class GaugeCalls:
+    """Calls gauges of users, a round at a time, each on a thread that ends with it.
+
+    now_ms: a clock that never goes back. A gauge in which a round has been for longer than a
+    second is given up with its thread.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._round: _Round | None = None
+
+    def call(self, gauges: Iterable[Gauge]) -> None:
+        """Calls the gauges, and waits for a moment; what takes longer is read the next time."""
+        under_way = self._round
+        if under_way is not None and under_way.is_alive() and not under_way.give_up_slow():
+            return
+        self._round = None
+        if wanted := [each for each in gauges if not each.fault]:
+            self._round = _Round(wanted, self._now_ms)
+            self._round.start()
+            self._round.join(_GAUGES_WAIT_S)
+
+
+class _Round(threading.Thread):
+    """Calls some gauges one after the other."""
+
+    def __init__(self, gauges: list[Gauge], now_ms: Callable[[], int]) -> None:
+        super().__init__(name="tidegate-gauges", daemon=True)
+        self._gauges = gauges
+        self._now_ms = now_ms
+        self._given_up = False
+        self._at: tuple[Gauge, int] | None = None
+
+    def run(self) -> None:
+        for gauge in self._gauges:
+            if self._given_up:
+                return
+            self._at = gauge, self._now_ms()
+            gauge.look()
+        self._at = None
+
+    def give_up_slow(self) -> bool:
+        """Gives the gauge up that takes too long, and this round; False if none does."""
+        at = self._at
+        if at is None or self._now_ms() - at[1] < _GAUGE_SLOW_MS:
+            return False
+        self._given_up = True
+        at[0].fault = f"it took longer than {_GAUGE_SLOW_MS} ms"
+        return True

@@ -1,8 +1,10 @@
 """Rows as columns and columns as rows."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkformat.row import Row
+from tests.loops.both import both_forms
 from tests.properties import examples
-from tidegate.api.rows.batches import as_arrow, as_rows, shown
+from tidegate.api.rows.batches import as_arrow, as_rows, batch_as_arrow, dict_rows, shown
+from tidegate.api.rows.column_rows import ColumnRows, as_columns
 from tidegate.errors import BadRecord
 from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.model.nullable import kind_of
 
+FORMS = both_forms()
 EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow timestamps without a zone
 
 COLUMNS = {
@@ -41,7 +47,133 @@ def test_rows_come_back_from_columns_as_they_went_in(rows: list[dict[str, object
 def test_keys_and_key_groups_and_timestamps_come_along() -> None:
     batch = pa.record_batch({"k": ["a", "b"]})
     keyed = ArrowBatch(batch, np.array([5, 6]), "k", np.array([1, 2], np.int16))
-    assert as_rows(keyed) == RowBatch([{"k": "a"}, {"k": "b"}], [5, 6], ["a", "b"], [1, 2])
+    rows = as_rows(keyed)
+    assert rows.values == [{"k": "a"}, {"k": "b"}]
+    assert (rows.timestamps_ms, rows.keys, rows.key_groups) == ([5, 6], ["a", "b"], [1, 2])
+
+
+ARROW_COLUMNS = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int8(): st.integers(-128, 127),
+    pa.uint32(): st.integers(0, 2**32 - 1),
+    pa.uint64(): st.integers(0, 2**64 - 1),
+    pa.float64(): st.floats(),
+    pa.float32(): st.floats(width=32),
+    pa.bool_(): st.booleans(),
+    pa.string(): st.text(max_size=4),
+    pa.large_string(): st.text(max_size=4),
+    pa.date32(): st.dates(datetime.date(1900, 1, 1)),
+    pa.timestamp("us", "UTC"): st.datetimes(
+        datetime.datetime(1900, 1, 1),  # noqa: DTZ001 - the strategy adds the zone
+        datetime.datetime(2100, 1, 1),  # noqa: DTZ001
+        timezones=st.just(datetime.UTC),
+    ),
+    pa.list_(pa.int64()): st.lists(st.integers(-5, 5), max_size=2),
+}
+
+
+@st.composite
+def arrow_batches(draw: st.DrawFn) -> pa.RecordBatch:
+    """A piece of a batch of any columns, with and without nulls; names may be there twice."""
+    rows = draw(st.integers(1, 9))
+    kinds = draw(st.lists(st.sampled_from(list(ARROW_COLUMNS)), max_size=4))
+    columns: list[pa.Array] = []
+    for kind in kinds:
+        values = ARROW_COLUMNS[kind]
+        field = values | st.none() if draw(st.booleans()) else values
+        columns.append(pa.array(draw(st.lists(field, min_size=rows, max_size=rows)), kind))
+    names = draw(st.lists(st.sampled_from("abcdef"), min_size=len(kinds), max_size=len(kinds)))
+    batch = pa.RecordBatch.from_arrays(columns, names)
+    return batch.slice(draw(st.integers(0, rows)))
+
+
+@examples(300)
+@given(arrow_batches())
+def test_arrow_rows_are_the_dicts_that_arrow_makes(batch: pa.RecordBatch) -> None:
+    expected = batch.to_pylist()
+    # NaN is not equal to itself, and 1 is equal to True.
+    assert repr(dict_rows(batch)) == repr(expected)
+    assert repr(as_rows(ArrowBatch(batch)).values) == repr(expected)
+
+
+def test_arrow_rows_of_plain_columns_stay_columns() -> None:
+    plain = pa.record_batch({"k": pa.array([1, 2], pa.int32()), "t": ["a", "b"]})
+    rows = as_rows(ArrowBatch(plain, None, "k", np.array([0, 1], np.int16)))
+    assert isinstance(rows, ColumnRows) and rows.keys == [1, 2]
+    assert [kind_of(each).kind for each in rows.columns] == ["i", "O"]
+
+
+def test_arrow_rows_with_nulls_stay_columns_where_no_key_is_null() -> None:
+    batch = pa.record_batch({"k": [1, 2], "t": ["a", None], "v": pa.array([None, 2], pa.int8())})
+    groups = np.array([0, 1], np.int16)
+    rows = as_rows(ArrowBatch(batch, None, "k", groups))
+    assert isinstance(rows, ColumnRows) and rows.has_nulls and rows.keys == [1, 2]
+    assert rows.values == [{"k": 1, "t": "a", "v": None}, {"k": 2, "t": None, "v": 2}]
+    rows = as_rows(ArrowBatch(batch, None, "t", groups))
+    assert not isinstance(rows, ColumnRows) and rows.keys == ["a", None]
+
+
+class Pair(NamedTuple):
+    a: int
+    b: str
+
+
+@dataclass
+class Sale:
+    a: int
+    b: str
+
+
+@dataclass
+class Told:
+    """Tells its fields itself."""
+
+    a: int
+    b: str
+    names = ("a", "b")
+
+    def as_dict(self) -> dict[str, object]:
+        return {"told": self.a}
+
+
+SCHEMAS = (
+    None,
+    pa.schema({"a": pa.int64(), "b": pa.string()}),
+    pa.schema({"b": pa.large_string(), "c": pa.float64(), "a": pa.decimal128(30, 2)}),
+    pa.schema({"a": pa.int8(), "b": pa.string()}),
+    pa.schema({"a": pa.int64()}),
+)
+
+
+@examples(200)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(2**63), 2**63 - 1) | st.none(),
+            st.text() | st.sampled_from(["\ud800", None]),
+        )
+    ),
+    st.sampled_from([Pair, Sale, Told, lambda a, b: {"b": b, "a": a}]),
+    st.sampled_from(SCHEMAS),
+)
+def test_columns_become_arrow_as_their_rows_do(
+    fields: list[tuple[int | None, str | None]],
+    made: Callable[[Any, Any], object],
+    schema: pa.Schema | None,
+) -> None:
+    values = [made(*each) for each in fields]
+    columns = as_columns(RowBatch(values), FORMS[1]) if values else None
+    batch = columns or RowBatch(values)
+    try:
+        expected: object = as_arrow(values, schema)
+    except BadRecord as error:
+        expected = str(error)
+    try:
+        found: object = batch_as_arrow(batch, schema)
+    except BadRecord as error:
+        found = str(error)
+    assert found == expected
 
 
 def test_a_row_batch_is_given_back_as_it_is() -> None:

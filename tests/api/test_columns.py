@@ -1,6 +1,7 @@
 """Records of any shape become columns, under one schema, or it is said which column cannot."""
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -10,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.loops.both import both_forms
 from tidegate import BadRecord, Row, Types
+from tidegate.api.rows.column_rows import as_columns
 from tidegate.api.rows.columns import Columns, fitted, one_schema
+from tidegate.model.elements import RowBatch
+from tidegate.typeinfo.types import TypeInformation
+
+FORMS = both_forms()
 
 
 @dataclass
@@ -42,6 +49,43 @@ def test_the_shape_of_records_names_the_columns(
     records: list[object], columns: dict[str, list[object]]
 ) -> None:
     assert Columns(None).batch(records).to_pydict() == columns
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}],
+        [(1, "x", True), (2, "y", False)],
+        [Pair("a", 1), Pair("b", 2)],
+        [Point(1, 2.0), Point(2, float("inf"))],
+        [1, 2],
+        ["a", "b"],
+    ],
+)
+@pytest.mark.parametrize(
+    "declared",
+    [
+        None,
+        Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()]),
+        Types.TUPLE([Types.INT(), Types.STRING(), Types.BOOLEAN()]),
+        Types.LONG(),
+    ],
+)
+def test_columns_are_taken_as_their_rows_are(
+    records: list[object], declared: TypeInformation | None
+) -> None:
+    columns, rows = Columns.of_type(declared), as_columns(RowBatch(records), FORMS[1])
+    assert rows is not None
+    assert made_or_refused(lambda: columns.rows(rows)) == made_or_refused(
+        lambda: columns.batch(records)
+    )
+
+
+def made_or_refused(make: Callable[[], pa.RecordBatch]) -> pa.RecordBatch | str:
+    try:
+        return make()
+    except BadRecord as error:
+        return str(error)
 
 
 def test_declared_types_give_the_columns_even_of_nothing() -> None:

@@ -96,10 +96,11 @@ def test_backlog_lengthens_the_interval_from_the_next_trigger_on() -> None:
     made.due(700)
     assert made.next_ms == 5_700
     made.report_backlog(RIGHT, True, 800)
+    assert set(made.backlog) == {LEFT, RIGHT}
     made.report_backlog(LEFT, False, 900)
-    assert made.interval_ms == 5_000
+    assert made.interval_ms == 5_000 and made.backlog == (RIGHT,)
     made.report_backlog(RIGHT, False, 1_000)
-    assert made.next_ms == 2_000
+    assert made.next_ms == 2_000 and made.backlog == ()
 
 
 def test_backlog_may_switch_checkpoints_off() -> None:

@@ -2,14 +2,20 @@
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.rest.world import EMPTY
 from tidegate.cli.health import Finding, Requirement, Verdict, examine
 from tidegate.cli.main import commands
 from tidegate.config.configuration import Configuration
+from tidegate.jobmaster.view import JobView, SlotView
+from tidegate.model.control import LongCall
+from tidegate.model.ids import SlotId
+from tidegate.telemetry.picture import picture
 
 
 def doctor(*args: object) -> Result:
@@ -40,7 +46,7 @@ def java(folder: Path, version: str) -> str:
 def test_where_all_is_there_it_ends_well() -> None:
     result = doctor()
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith("all is there that a job needs\n")
+    assert result.stdout.endswith("everything a job needs is installed\n")
 
 
 def test_the_findings_come_as_json_too() -> None:
@@ -55,7 +61,7 @@ def test_what_a_job_needs_and_is_missing_makes_it_end_with_1(tmp_path: Path) -> 
     assert result.exit_code == 1
     assert "file/ck cannot be written to" in result.stdout
     assert "let this user write to" in result.stdout.partition("what to do:")[2]
-    assert result.stdout.endswith("1 thing missing\n")
+    assert result.stdout.endswith("1 requirement missing\n")
 
 
 def test_an_extra_is_missing_only_where_the_job_uses_it() -> None:
@@ -118,3 +124,27 @@ def test_ports_that_are_all_taken_are_missing() -> None:
 def test_a_log_level_that_would_stop_every_job_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_LOG_LEVEL", "loud")
     assert found()["TIDEGATE_LOG_LEVEL"].verdict is Verdict.MISSING
+
+
+class Asked:
+    """Stands for the folder of a job whose picture is given."""
+
+    def __init__(self, view: JobView) -> None:
+        self._view = view
+
+    def ask(self, job: str, request: object) -> object:
+        assert (job, request) == ("orders", {"do": "picture"})
+        return picture(self._view, 2_000, since=0)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_wrong_with_a_job_is_told(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = LongCall("look_up, line 4", "")
+    slot = SlotView(SlotId("one"), "host", 1, 5, 12_000, call, "enrich (1/2)")
+    for view, told in ((replace(EMPTY, slots=(slot,)), True), (EMPTY, False)):
+        asked = Asked(view)
+        monkeypatch.setattr("tidegate.cli.doctor.folder_of", lambda *given, asked=asked: asked)
+        ran = doctor("orders", *(["--json"] if as_json else []))
+        assert ran.exit_code == int(told)
+        assert ("look_up, line 4" in ran.output) == told
+        assert ("Nothing is slow or in trouble" in ran.output) == (not told and not as_json)

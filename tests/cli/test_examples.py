@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDS_A_BROKER = "kafka_to_kafka.py"  # run in tests/local
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != NEEDS_A_BROKER)
+IN_TESTS_LOCAL = ("kafka_to_kafka.py", "parcel_metrics.py")
+"""The one needs a broker, the other runs until Ctrl-C."""
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples").glob("*.py") if path.name not in IN_TESTS_LOCAL
+)
 
 
 @pytest.mark.slow

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.rest.left import put_sign
+from tests.rest.world import JOB
 from tidegate.cli import jobs
 from tidegate.cli.jobs import JobFolder, JobState, KnownJob, state_of
 from tidegate.driver.client.door import DoorSign
+from tidegate.errors import UserError
 from tidegate.ha.chain import JobRecord
+from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
 
 if TYPE_CHECKING:
@@ -49,3 +53,23 @@ def test_of_a_driver_that_tells_no_figures_the_status_is_known(
     known = KnownJob("counts", record, DoorSign("here", 1, "/nowhere"))
     assert state_of(known) == JobState("RUNNING")
     assert state_of(known) == JobState("RESTARTING", restarts=2)
+
+
+def test_a_job_whose_records_are_elsewhere_is_known_by_its_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where its records are in ZooKeeper."""
+    put_sign(tmp_path, "http://localhost:8081")
+    folder = JobFolder(str(tmp_path))
+    [job] = folder.jobs()
+    assert (job.name, job.id, job.status) == ("orders", JOB, JobStatus.RUNNING)
+    assert job.newest_checkpoint is None
+    monkeypatch.setattr(jobs, "ask_at", lambda sign, name, request, **_: sign.rest)
+    for name in ("orders", JOB):
+        assert folder.ask(name, {"do": "cancel"}) == "http://localhost:8081"
+
+
+def test_a_folder_without_jobs_says_where_records_may_be(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no job 'orders'") as refused:
+        JobFolder(str(tmp_path)).job("orders")
+    assert "ZooKeeper" in refused.value.remedy

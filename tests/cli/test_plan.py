@@ -93,8 +93,8 @@ def test_secrets_are_masked_wherever_they_would_stand() -> None:
 
 
 def test_a_key_without_effect_says_why() -> None:
-    settings = held("-D", "rest.flamegraph.enabled=true", "-D", "mine=1")
-    assert settings["rest.flamegraph.enabled"]["note"] == "Flink reads it, Tidegate does not"
+    settings = held("-D", "rest.profiling.enabled=true", "-D", "mine=1")
+    assert settings["rest.profiling.enabled"]["note"] == "Flink reads it, Tidegate does not"
     assert settings["mine"]["note"] == "not an option of Tidegate"
 
 

@@ -46,6 +46,17 @@ def test_what_is_no_terminal_gets_no_colours(capsys: pytest.CaptureFixture[str])
     assert "\x1b" not in capsys.readouterr().err
 
 
+def test_a_process_without_standard_error_goes_on_without_its_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", None)
+        process_log().bind(job="orders").warning("job restarts", error=ERROR)
+    process_log().warning("job ends")
+    told = capsys.readouterr()
+    assert told.out == "" and "job ends" in told.err and "job restarts" not in told.err
+
+
 def test_a_logger_with_nothing_to_tell_does_not_load_structlog() -> None:
     program = """
 import sys

@@ -35,7 +35,7 @@ def test_keys_are_unique_and_no_old_key_is_a_key_of_today() -> None:
 FLINK_KEYS = frozenset(Path(__file__).with_name("flink_keys.txt").read_text().split())
 """Keys of Flink 2.3, and of older versions if people still have them in their configurations."""
 
-BESIDE_FLINKS = {"pipeline.dead-letters", "pipeline.trace-functions"}
+BESIDE_FLINKS = {"pipeline.dead-letters", "pipeline.trace-functions", "rest.web.jar"}
 """Keys of ours that stand among Flink's, where a user looks for them."""
 
 
@@ -61,8 +61,11 @@ def test_the_defaults_that_differ_from_flinks_say_why() -> None:
         "heartbeat.timeout",
         "high-availability.zookeeper.client.session-timeout",
         "high-availability.zookeeper.path.root",
+        "historyserver.archive.fs.refresh-interval",
+        "jobmanager.archive.fs.dir",
         "rest.bind-address",
         "rest.bind-port",
+        "rest.flamegraph.enabled",
         "rest.port",
         "state.backend.rocksdb.memory.fixed-per-slot",
         "state.backend.rocksdb.use-bloom-filter",

@@ -158,10 +158,10 @@ def test_changes_of_state_are_logged_as_it_says() -> None:
 
 
 def test_what_has_no_effect_is_said() -> None:
-    configuration = Configuration().set("rest.flamegraph.enabled", True)
+    configuration = Configuration().set("rest.profiling.enabled", True)
     configuration.set(checkpointing.RETAINED_CHECKPOINTS, -3)
     first, second = configuration_warnings(configuration)
-    assert first.startswith("rest.flamegraph.enabled is an option of Flink")
+    assert first.startswith("rest.profiling.enabled is an option of Flink")
     assert second == (
         "execution.checkpointing.num-retained is -3; at least one checkpoint is kept, so 2 is used."
     )

@@ -2,6 +2,7 @@
 
 import threading
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -163,6 +164,18 @@ def test_what_ends_the_job_is_raised_after_the_rest() -> None:
     assert [next(rows), next(rows)] == [1, 2]
     with pytest.raises(JobFailed, match="it broke"):
         next(rows)
+
+
+def test_records_that_wait_can_be_looked_at_and_stay() -> None:
+    buffer = ResultBuffer()
+    assert buffer.waiting(3) == []
+    buffer.put("a", 1, [1, 2])
+    buffer.put("a", 2, pa.RecordBatch.from_pylist([{"n": 3}, {"n": 4}]))
+    assert buffer.waiting(1) == [1]
+    assert buffer.waiting(3) == [1, 2, {"n": 3}]
+    assert buffer.waiting(9) == [1, 2, {"n": 3}, {"n": 4}]
+    buffer.end()
+    assert list(buffer) == [1, 2, {"n": 3}, {"n": 4}] and buffer.waiting(9) == []
 
 
 def test_a_taker_waits_for_rows() -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,15 +14,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.connectors.written import visible
+from tests.operators.source_job import SourceJob
 from tests.operators.world import Hosted, World, arrow
 from tests.properties import examples
+from tidegate.api.operator import Polled
+from tidegate.api.rows.column_rows import RowForm
 from tidegate.connectors import Encoder
 from tidegate.connectors.files import writers
 from tidegate.connectors.files.file_sink import FileSink
+from tidegate.connectors.files.file_source import FileSource
 from tidegate.connectors.files.parts import PartCommittable, PartCommitter, PartNames, hidden
 from tidegate.errors import BadRecord, CommitFailed, ConfigError, FormatError
 from tidegate.model.ids import CheckpointId, JobId
+from tidegate.operators.map import FilterOperator, MapOperator
 from tidegate.operators.sinks.sink import SinkOperator
+from tidegate.operators.sources.source import SourceReaderOperator
 
 
 def in_progress(folder: Path) -> list[str]:
@@ -72,6 +78,56 @@ def test_rows_appear_only_when_their_checkpoint_is_complete(
     assert len(in_progress(tmp_path / "out")) == 1
     step.complete(1)
     assert numbers(tmp_path / "out") == [1, 2]
+
+
+def all_but_size(row: dict[str, Any]) -> dict[str, Any]:
+    return {"n": row["n"], "name": row["name"], "mark": row["mark"]}
+
+
+@pytest.mark.parametrize(
+    "kept_by",
+    [
+        lambda row: row["n"] > 1,
+        lambda row: row["name"] != "a",
+        lambda row: row["mark"],
+        lambda row: row["mark"] is not None,
+    ],
+)
+def test_rows_of_a_file_are_filtered_and_written_without_being_made(
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kept_by: Callable[[dict[str, Any]], object],
+) -> None:
+    monkeypatch.setattr(RowForm, "rows", lambda *_: pytest.fail("rows were made"))
+    read = pa.table(
+        {
+            "n": pa.array([1, 2, 3], pa.int32()),
+            "name": ["a", None, "c"],
+            "mark": [None, True, True],
+            "size": [1.5, 2.5, None],
+        }
+    )
+    pq.write_table(read, tmp_path / "in.parquet")
+    source = FileSource.parquet(str(tmp_path / "in.parquet"))
+    job = SourceJob(world, lambda: SourceReaderOperator(source, None, "files"), 1)
+    reader = job.readers[0]
+    while not reader.out.batches:
+        assert reader.poll() is not Polled.END
+        world.settle()
+        job.deliver()
+    chosen = Hosted(MapOperator(all_but_size), world)
+    chosen.process(reader.out.batches[0])
+    kept = Hosted(FilterOperator(kept_by), world)
+    kept.process(chosen.out.batches[0])
+    for make in (FileSink.parquet, FileSink.csv):
+        sink = Hosted(SinkOperator(make(str(tmp_path / "out"))), world)
+        sink.process(kept.out.batches[0])
+        sink.snapshot(1)
+        sink.complete(1)
+    assert numbers(tmp_path / "out") == [2, 2, 3, 3]
+    written = pq.read_table(next((tmp_path / "out").glob("*.parquet")))
+    assert written.to_pylist() == read.slice(1).drop_columns("size").to_pylist()
 
 
 def test_the_acknowledgement_waits_until_the_part_is_durable(

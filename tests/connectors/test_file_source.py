@@ -22,6 +22,7 @@ from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.file_source import FileSource
 from tidegate.errors import BadRecord, ConfigError, FileMissing
 from tidegate.model.duration import Duration
+from tidegate.model.elements import RowBatch
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.sources.source import SourceReaderOperator
 
@@ -154,8 +155,7 @@ class NumbersOf(SourceReaderOperator):
             rows_max = piece_rows = out.rows_max
 
             def emit(self, batch):
-                batch.values = [row["n"] for row in batch.values]
-                out.emit(batch)
+                out.emit(RowBatch([row["n"] for row in batch.values]))
 
         return super().poll(Numbers())
 

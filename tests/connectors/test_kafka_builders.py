@@ -4,6 +4,7 @@ import builtins
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -361,6 +362,9 @@ def test_a_committable_names_a_transaction_and_nothing_secret() -> None:
     name = TransactionName("p-0-7", 4_000, 2)
     assert name.to_bytes() == b'{"v": 1, "id": "p-0-7", "producer": 4000, "epoch": 2}'
     assert TransactionName.from_bytes(name.to_bytes()) == name
+    known = replace(name, coordinator=3)
+    again = TransactionName.from_bytes(known.to_bytes())
+    assert again.coordinator == 3 and again == name
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,14 @@
 """Kafka's sink against a real broker: each record once, whatever dies at whatever step."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from kafka.cluster import ClusterMetadata
+from kafka.errors import CoordinatorLoadInProgressError
+from kafka.net.manager import KafkaConnectionManager
+from kafka.protocol.metadata import MetadataResponse
 
 from tests.e2e.kafka import KafkaServer
 from tests.e2e.watch import until
@@ -132,6 +138,22 @@ def test_a_checkpoint_without_records_has_no_transaction(kafka: KafkaServer, wor
     step.operator.close()
 
 
+def test_a_transaction_that_barriers_have_passed_is_not_begun(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    made = sink(kafka, topic).build()
+    step = opened(world, made)
+    step.rows(1)
+    for checkpoint in (1, 2, 3):
+        step.snapshot(checkpoint)
+    step.rows(2)
+    until(lambda: kafka.values(topic, committed=False) == ["1", "2"], "both have arrived")
+    states = [state_of(kafka, made, id_of(topic, number)) for number in (2, 4)]
+    assert states == ["Empty", ONGOING]
+    step.operator.close()
+
+
 def test_without_checkpoints_all_is_committed_at_the_end(kafka: KafkaServer, world: World) -> None:
     topic = kafka.topic()
     step = Hosted(SinkOperator(sink(kafka, topic).build()), world, checkpointing=False)
@@ -214,6 +236,30 @@ def test_transactions_that_no_checkpoint_has_are_aborted_at_the_start(
     kafka.write(topic, ["plain"])
     assert kafka.values(topic) == ["1", "plain"]
     second.operator.close()
+
+
+@pytest.mark.feature("F286")
+def test_records_behind_a_barrier_that_came_while_a_restore_committed_hold_no_reader_back(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    made = sink(kafka, topic).build()
+    first = opened(world, made)
+    first.rows(1)
+    before = first.snapshot(1)
+    killed(world)
+    options = {"lists": before.lists[0], "restored": CheckpointId(1), "attempt": 1}
+    second = Hosted(SinkOperator(made), world, **options)
+    cut = second.cut(2)
+    assert cut.durable is not None
+    world.wait_for(cut.durable)
+    second.rows(2)
+    until(lambda: kafka.values(topic, committed=False) == ["1", "2"], "the record has arrived")
+    killed(world)
+    third = opened(world, made, Snapshot([cut.lists]), restored=2, attempt=2)
+    kafka.write(topic, ["plain"])
+    assert kafka.values(topic) == ["1", "plain"]
+    third.operator.close()
 
 
 @pytest.mark.feature("F286")
@@ -331,6 +377,76 @@ def test_a_transaction_that_is_over_before_its_checkpoint_fails_that(
     thief.close()
     with pytest.raises(StorageFailed, match=f"'{id_of(topic, 1)}' is not open any more"):
         step.snapshot(1)
+    world.forget()
+
+
+@pytest.mark.parametrize("known", [1, 99, None])
+def test_a_transaction_is_committed_wherever_its_coordinator_was_thought_to_be(
+    kafka: KafkaServer, known: int | None
+) -> None:
+    topic = kafka.topic()
+    asked = transactions(kafka, sink(kafka, topic).build())
+    kafka.open_transaction(topic, f"to-{topic}-0-1", "seen")
+    name, state = asked.name_of(f"to-{topic}-0-1", coordinator=known)
+    assert (name.coordinator, state) == (1, ONGOING)
+    for _ in range(2):
+        asked.commit(replace(name, coordinator=known))
+    assert kafka.values(topic) == ["seen"]
+    asked.close()
+
+
+def test_a_coordinator_that_came_after_the_first_look_at_the_cluster_is_found(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    kafka.open_transaction(topic, f"to-{topic}-0-1", "seen")
+    update, looks = ClusterMetadata.update_metadata, list[int]()
+
+    def seen(self: ClusterMetadata, metadata: MetadataResponse) -> object:
+        looks.append(metadata.brokers[0].node_id)
+        if len(looks) == 1:
+            metadata.brokers[0].node_id = 7  # as if it had been another one then
+        return update(self, metadata)
+
+    monkeypatch.setattr(ClusterMetadata, "update_metadata", seen)
+    asked = transactions(kafka, sink(kafka, topic).build())
+    name, state = asked.name_of(f"to-{topic}-0-1")
+    assert (name.coordinator, state) == (1, ONGOING) and len(looks) > 1
+    asked.close()
+
+
+def test_what_is_closed_does_not_repeat_a_request(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = list[int]()
+
+    def busy(*_: object) -> None:
+        tries.append(1)
+        raise CoordinatorLoadInProgressError
+
+    monkeypatch.setattr(KafkaConnectionManager, "run", busy)
+    asked = transactions(kafka, sink(kafka, kafka.topic()).build())
+    asked.close()
+    with pytest.raises(StorageFailed, match="A request on transactions has failed"):
+        asked.name_of("any")
+    assert tries == [1]
+
+
+class Refusing(Producer):
+    """A producer whose transactions cannot be begun."""
+
+    def begin_transaction(self) -> None:
+        raise KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE))
+
+
+def test_a_transaction_that_cannot_be_begun_is_a_failure_of_kafka(
+    kafka: KafkaServer, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.connectors.kafka.writer.Producer", Refusing)
+    step = opened(world, sink(kafka, kafka.topic()).build())
+    with pytest.raises(StorageFailed, match="Records could not be written to Kafka") as failed:
+        step.rows(1)
+    assert failed.value.where == "operator 'step'" and failed.value.remedy
     world.forget()
 
 

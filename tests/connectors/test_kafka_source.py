@@ -4,10 +4,13 @@ import time
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.e2e.kafka import KafkaServer
+from tests.metrics.reading import by_name, number
 from tests.operators.kills import check_under_kills
 from tests.operators.source_job import SourceJob
 from tests.operators.world import World
@@ -24,8 +27,9 @@ from tidegate.connectors import (
     KafkaTopicPartition,
     SimpleStringSchema,
 )
+from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
 from tidegate.connectors.kafka.offsets import KafkaSplit
-from tidegate.errors import BadRecord, ConfigError
+from tidegate.errors import BadRecord, ConfigError, StorageFailed
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.sources.source import SourceReaderOperator
 
@@ -116,6 +120,24 @@ def test_records_of_a_partition_come_in_order_with_their_timestamps(
     assert reader.out.values == ["a", "b", "c"]
     assert reader.out.stamps == [1_000, 1_001, 1_002]
     close(job)
+
+
+def test_records_that_are_not_read_yet_are_counted_by_partition(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, range(30))
+    job = job_of(world, source(kafka, topic).build(), settings=SMALL)
+    registry = job.readers[0].context.registry
+    step_until(job, lambda: job.emitted)
+    read = len(job.emitted)
+    assert 0 < read < 30
+    told = by_name(registry)
+    assert told["pendingRecords"] == told[f"split.{topic}-0.pendingRecords"] == 30 - read
+    step_until(job, lambda: len(job.emitted) == 30)
+    assert number(registry, "pendingRecords") == 0
+    close(job)
+    assert number(registry, "pendingRecords") == 0
 
 
 def test_a_reader_that_has_come_to_the_end_is_woken_by_the_next_record(
@@ -390,3 +412,21 @@ def test_topics_and_partitions_that_are_missing_are_refused(kafka: KafkaServer) 
     missing = {KafkaTopicPartition(kafka.topic(2), 2)}
     with pytest.raises(ConfigError, match=r"no partition topic-\d+-2"):
         source(kafka).set_partitions(missing).build().check()
+
+
+def test_a_request_is_not_repeated_once_the_job_is_over(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = source(kafka, kafka.topic()).build()
+    finder = PartitionFinder(made.subscription, made.properties, EARLIEST, None)
+    finder.close()
+    tries = list[int]()
+
+    def without_leader(*_: object, **__: object) -> None:
+        tries.append(1)
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+    monkeypatch.setattr(AdminClient, "list_offsets", without_leader)
+    with pytest.raises(StorageFailed, match="offsets of partitions could not be read"):
+        finder.find((), first=True)
+    assert tries == [1]

@@ -23,6 +23,7 @@ from tidegate import (
     Types,
     WatermarkStrategy,
 )
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.connectors import (
     BucketAssigner,
     CsvBulkWriters,
@@ -38,7 +39,9 @@ from tidegate.connectors import (
     StreamFormat,
 )
 from tidegate.connectors.files.formats import CsvSchemaBuilder
+from tidegate.connectors.files.splits import FileSplit
 from tidegate.operators.sinks.sink import SinkOperator
+from tidegate.storage.stores import Stores
 
 pytestmark = pytest.mark.slow
 
@@ -106,6 +109,22 @@ def test_parquet_comes_as_rows_of_the_declared_type(tmp_path: Path) -> None:
     source = FileSource.for_bulk_file_format(bulk, str(tmp_path)).build()
     assert stream_of(source).get_type() == PEOPLE
     assert read(source) == ROWS
+
+
+@pytest.mark.parametrize("whole", [Types.LONG(), Types.INT()], ids=str)
+def test_columns_of_plain_values_stay_columns_of_rows(tmp_path: Path, whole: Any) -> None:
+    rows = [Row(name="Ann", age=7), Row(name=None, age=8), Row(name="Bo", age=None)]
+    table = pa.table({"name": ["Ann", None, "Bo"], "age": [7, 8, None], "more": [1, 2, 3]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    declared = row_type(Types.ROW_NAMED(["name", "age"], [Types.STRING(), whole]))
+    bulk = ParquetColumnarRowInputFormat(declared, batch_size=10)
+    source = FileSource.for_bulk_file_format(bulk, str(tmp_path)).build()
+    split = FileSplit(str(tmp_path / "a.parquet"), 0, 1)
+    [block] = source.file_format.blocks(Stores(), split)
+    assert isinstance(block.rows, ColumnRows) and block.rows.values == rows
+    assert read(source) == rows
+    kept = stream_of(source).filter(lambda row: row.age is not None)
+    assert kept.execute_and_collect(limit=10) == rows[:2]
 
 
 def test_columns_of_rows_are_arrow_batches_where_they_are_asked_for(tmp_path: Path) -> None:

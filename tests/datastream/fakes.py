@@ -123,6 +123,9 @@ class Client:
     def view(self) -> object:
         raise NotImplementedError
 
+    def log(self, *args: Any, **settings: Any) -> Any:
+        raise NotImplementedError
+
 
 class KeepingRuntime:
     """Runs nothing; `submitted` holds the job graphs."""

@@ -75,12 +75,20 @@ def test_streams_say_what_they_are() -> None:
     assert repr(env).startswith("<StreamExecutionEnvironment, parallelism 2: 'tens'")
 
 
-def test_a_notebook_shows_a_program_as_a_diagram() -> None:
+def test_a_notebook_draws_a_program_and_the_steps_up_to_a_stream() -> None:
     env = environment()
-    assert env._repr_markdown_() is None
-    numbers(env).print()
-    diagram = env._repr_markdown_()
-    assert diagram is not None and diagram.startswith("```mermaid\n") and diagram.endswith("\n```")
+    assert env._repr_html_() is None
+    stream = numbers(env)
+    stream.print().name("out")
+    drawing = env._repr_html_()
+    assert drawing is not None and drawing.startswith("<svg") and "out" in drawing
+    steps = stream._repr_html_()
+    assert steps is not None and steps.startswith("<svg") and "out" not in steps
+
+
+def test_steps_that_do_not_fit_together_are_not_drawn() -> None:
+    env = environment()
+    assert numbers(env).uid("same").map(str).uid("same")._repr_html_() is None
 
 
 def test_settings_say_what_is_set() -> None:

@@ -222,6 +222,19 @@ def test_windows_of_a_whole_stream_run_in_one_subtask() -> None:
         assert harness.take() == [(TimeWindow(0, 10), [1, 2])]
 
 
+def test_windows_of_a_whole_stream_apply_a_plain_function() -> None:
+    def listed(window: Any, rows: Iterable[Any]) -> list[Any]:
+        return [(window.start, list(rows))]
+
+    with OperatorHarness(lambda s: s.window_all(TEN).apply(listed)) as harness:
+        harness.process(2, timestamp=1)
+        harness.process(1, timestamp=2)
+        harness.end()
+        assert harness.take() == [(0, [2, 1])]
+    with pytest.raises(GraphError, match="an AllWindowFunction or a plain function"):
+        StreamExecutionEnvironment.local(1).from_sequence(1, 2).window_all(TEN).apply(3)  # type: ignore[arg-type]
+
+
 def test_late_records_go_aside_or_are_counted() -> None:
     def windows(stream: DataStream[Any]) -> DataStream[Any]:
         return keyed(stream).window(TEN).side_output_late_data(LATE).apply(stamped)

@@ -67,8 +67,10 @@ def test_a_killed_worker_loses_and_doubles_nothing() -> None:
     result, output = result_of("--kill-at", "2.5")
     assert_exactly_once(result, killed=1)
     assert result["recovery_s"] > 0
-    assert "SIGKILL to a worker" in output
-    assert "restored from checkpoint" in output
+    before, kill, after = output.partition("SIGKILL to a worker")
+    assert kill
+    # On a busy machine the kill may come ahead of the first checkpoint.
+    assert ("restored from checkpoint" in after) == (" complete: " in before)
 
 
 def test_a_worker_killed_during_a_checkpoint_loses_and_doubles_nothing() -> None:

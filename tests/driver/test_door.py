@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,12 +15,13 @@ import pytest
 import structlog
 
 from tests.datastream.fakes import Client
+from tidegate.api.job import CheckpointDone
 from tidegate.driver.client.door import Door, DoorSign, answer, ask_at, read_sign
 from tidegate.driver.telling import watching
 from tidegate.errors import ConfigError, FormatError, PeerLost, TidegateError, UserError
 from tidegate.jobmaster.view import StopView, WaitView
 from tidegate.model.control import JobStatus
-from tidegate.model.ids import Epoch, SlotId
+from tidegate.model.ids import CheckpointId, Epoch, SlotId
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -169,6 +170,46 @@ def test_what_is_no_request_ends_that_connection_alone(door: Door, tmp_path: Pat
             link.sendall(said)
             assert link.recv(100) == b""
     assert ask_at(sign, JOB, {"do": "stop", "drain": False}) == "/savepoints/savepoint-1"
+
+
+def test_a_checkpoint_is_told_with_its_figures(door: Door, client: Saving, tmp_path: Path) -> None:
+    done: Future[CheckpointDone] = Future()
+    done.set_result(CheckpointDone(CheckpointId(3), "/checkpoints/chk-3"))
+    client.trigger_checkpoint = lambda *, full=False: done  # type: ignore[method-assign]
+    told = ask_at(sign_in(tmp_path), JOB, {"do": "checkpoint"})
+    assert told == asdict(done.result())
+
+
+def test_a_driver_that_breaks_off_before_its_answer_is_gone(
+    door: Door, client: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "TELL_EVERY_MS", 10)
+    path: Future[str] = Future()
+
+    def breaks() -> object:
+        path.set_exception(LookupError("a fault of its own"))
+        return SimpleNamespace(stopping=None, slots=())
+
+    client.stop_with_savepoint = lambda *_, **settings: path  # type: ignore[method-assign]
+    client.view = breaks  # type: ignore[method-assign]
+    told = list[str]()
+    with pytest.raises(PeerLost, match="does not answer"):
+        ask_at(sign_in(tmp_path), JOB, {"do": "stop", "drain": False}, tell=told.append)
+    assert len(told) == 1
+
+
+def test_a_place_that_is_no_door_is_left_alone(tmp_path: Path, client: Saving) -> None:
+    store = Stores().open(str(tmp_path))
+    kept = tmp_path / "mine" / "door"
+    kept.parent.mkdir()
+    kept.write_text("precious")
+    sign = {"host": socket.gethostname(), "pid": 1, "socket": str(kept)}
+    store.create(paths.door_file(JOB, Epoch(3)), json.dumps(sign).encode())
+    door = Door(JOB, str(tmp_path), structlog.get_logger())
+    door.open(client, Epoch(4))
+    door.shut()
+    door.close()
+    assert kept.read_text() == "precious"
 
 
 def test_a_door_that_is_closed_leaves_nothing_and_whoever_knocks_is_told(

@@ -1,16 +1,24 @@
 """Whoever reads how a job ended reads what became of its checkpoints."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
 from tests.checkpoint.world import BY_HAND, EVERY_SECOND, restored_checkpoint
+from tidegate.api.job import JobSummary
 from tidegate.checkpoint.completed import CompletedCheckpoints
-from tidegate.driver.telling.report import RETENTION, fate_of_checkpoints, fate_of_refused
-from tidegate.model.control import JobStatus
-from tidegate.model.ids import CheckpointId
-from tidegate.model.settings import CheckpointSettings
+from tidegate.driver.telling.report import (
+    RETENTION,
+    fate_of_checkpoints,
+    fate_of_refused,
+    tell_end,
+)
+from tidegate.model.control import JobStatus, RowCounts
+from tidegate.model.ids import CheckpointId, JobId
+from tidegate.model.settings import CheckpointSettings, JobSettings
 
 NEVER, ON_FAILURE, ALWAYS = RetentionPolicy
 ON_DISK = replace(EVERY_SECOND, directory="/checkpoints", retained_max=2)
@@ -102,3 +110,13 @@ def test_a_snapshot_of_somebody_else_is_not_offered_once_it_was_passed() -> None
 def test_a_driver_that_another_has_deposed_speaks_of_no_checkpoint_as_its_own() -> None:
     told = fate_of_checkpoints(JobStatus.SUSPENDED, CompletedCheckpoints(1), ON_DISK, deposed=True)
     assert told == "Its checkpoints are the other driver's now."
+
+
+def test_a_process_without_standard_error_still_gets_its_result(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    file = tmp_path / "summaries"
+    summary = JobSummary("orders", JobStatus.FINISHED, 50, RowCounts(1, 1))
+    tell_end(JobId("0" * 32), summary, JobSettings(summary=True, summary_file=str(file)))
+    assert '"name": "orders"' in file.read_text()

@@ -14,8 +14,8 @@ from tidegate.driver.links import SlotLinks
 from tidegate.errors import PeerLost, SlotLost
 from tidegate.jobmaster.events import CancelRequested, JobEvent, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
+    Logged,
     Offer,
-    Printed,
     Pulse,
     Refused,
     Release,
@@ -63,13 +63,13 @@ class World:
     def __init__(self) -> None:
         self.posted: list[JobEvent] = []
         self.for_coordinators: list[ToCoordinator] = []
-        self.printed: list[Printed] = []
+        self.logged: list[Logged] = []
         self.provider = IdleProvider()
         self.links = SlotLinks(
             self.provider,
             self.posted.append,
             self.for_coordinators.append,
-            self.printed.append,
+            self.logged.append,
             structlog.get_logger(),
         )
         self.network = MemoryNetwork()

@@ -1,12 +1,16 @@
 """The driver's pool: as many threads as are needed, none that the process must wait for."""
 
+import io
+import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 
 import pytest
 
 from tidegate.clock import SystemClock
-from tidegate.driver.pool import DriverPool
+from tidegate.driver.pool import DriverPool, PrintedLines, WaitingLines
+from tidegate.model.control import STDERR, LogRecord
 
 
 def test_calls_run_beside_each_other_and_give_what_they_give() -> None:
@@ -45,3 +49,70 @@ def test_the_end_counts_the_calls_that_do_not_end_and_leaves_them() -> None:
     assert all(t.daemon for t in threading.enumerate() if t.name.startswith("tidegate-driver-io"))
     go.set()
     assert stuck.result(timeout=60) is True
+
+
+def printed(*lines: str, stream: str = "stdout", left_out: int = 0) -> None:
+    """Has lines printed as they come, each by itself."""
+    shown = PrintedLines(lambda call: call())
+    for line in lines:
+        shown.show([LogRecord(0, 20, "step", line, stream=stream)], left_out)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [("utf-8", "é \\udc80\nnext\n"), ("ascii", "\\xe9 \\udc80\nnext\n")],
+)
+def test_characters_that_the_output_cannot_take_are_escaped(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, expected: str
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding, newline="\n"))
+    printed("é \udc80", "next")
+    assert written.getvalue().decode(encoding) == expected
+
+
+class Gone(io.StringIO):
+    """An output that takes no line with a certain text."""
+
+    def write(self, text: str) -> int:
+        if "bad" in text:
+            raise BrokenPipeError("nobody reads it")
+        return super().write(text)
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_later_ones_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Gone())
+    printed("first", "bad", "last", stream=STDERR)
+    assert sys.stderr.getvalue() == "first\nlast\n"  # type: ignore[attr-defined]
+
+
+def test_a_process_without_output_loses_what_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", None)
+        patched.setattr(sys, "stderr", None)
+        printed("it", left_out=3)
+    printed("another")
+    assert capsys.readouterr() == ("another\n", "")
+
+
+def test_a_write_that_raises_leaves_the_other_lines_to_the_next() -> None:
+    calls = list["Callable[[], None]"]()
+    written = list[int]()
+
+    def write(lines: Iterator[int]) -> None:
+        if not written:
+            written.append(0)
+            raise RuntimeError("the user's own output fails")
+        written.extend(lines)
+
+    waiting = WaitingLines(calls.append, write)
+    waiting.add([1, 2])
+    with pytest.raises(RuntimeError, match="the user's own"):
+        calls.pop()()
+    waiting.add([3])
+    calls.pop()()
+    assert written == [0, 1, 2, 3] and calls == []

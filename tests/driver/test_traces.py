@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -13,9 +12,7 @@ from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
 from tests.worlds.jobmaster import World as JobWorld
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded
 from tidegate.driver.telling.commands import (
-    Span,
     Tracing,
-    append_span,
     checkpoint_span,
     initialization_span,
 )
@@ -25,8 +22,10 @@ from tidegate.model.control import CheckpointFigures, ExecutionState
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.metrics import Span
 from tidegate.model.settings import FixedDelay, JobSettings, NoRestart
 from tidegate.model.topology import Partitioner
+from tidegate.telemetry.reporters.spans import SpanFile
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -137,7 +136,7 @@ class Reporting:
 def test_a_file_gets_a_line_a_span_behind_those_it_has(tmp_path: Path) -> None:
     file = tmp_path / "new" / "spans.jsonl"
     for _ in range(2):
-        append_span(file, SPAN)
+        SpanFile(file).report(SPAN)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert (
         lines
@@ -166,7 +165,7 @@ def test_a_reporter_that_fails_is_logged_and_harms_nobody(tmp_path: Path) -> Non
 
     world = JobWorld().running()
     file = tmp_path / "spans"
-    reporting = Reporting(broken, partial(append_span, file))
+    reporting = Reporting(broken, SpanFile(file).report)
     with structlog.testing.capture_logs() as log:
         reporting.tracing.follow([Deployed(Attempt(0), None, 6)], lambda: world.machine.view(0))
         reporting.done()

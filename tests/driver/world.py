@@ -93,7 +93,7 @@ class World:
                 storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints),
                 log=structlog.get_logger(),
                 secret=b"",
-                show=lambda printed: None,
+                heard=lambda logged: None,
             ),
             self.provider,
         )

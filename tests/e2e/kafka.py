@@ -1,11 +1,7 @@
 """A Kafka broker: a single node of its published jars, in a Java process of its own."""
 
-import fcntl
-import os
-import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
@@ -13,12 +9,12 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.e2e.maven import dependencies_of, fetched
 from tests.e2e.watch import until
 from tests.e2e.zookeeper import LOGGING, SMALL_AND_QUICK, java
 
 VERSION = "4.1.0"
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
-FETCH_S = 300.0
 FORMAT_S = 60.0
 START_S = 60.0
 STOP_S = 30.0
@@ -230,29 +226,4 @@ def free_ports(how_many: int) -> list[int]:
 
 def jars() -> Path:
     """Kafka's, fetched by Maven when they are first asked for."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidegate-tests"
-    folder = cache / f"kafka-{VERSION}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may come at once
-        if not folder.exists():
-            fetch(cache, folder)
-    return folder
-
-
-def fetch(cache: Path, folder: Path) -> None:
-    """Fetch the jars into a folder, whole or not at all."""
-    maven = shutil.which("mvn")
-    assert maven, "no Maven: it fetches the broker that Kafka's tests run against"
-    with tempfile.TemporaryDirectory(dir=cache) as work:
-        pom = Path(work) / "pom.xml"
-        pom.write_text(POM)
-        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        fetched = subprocess.run(
-            [*command, f"-DoutputDirectory={work}/jars", "-DincludeScope=runtime"],
-            capture_output=True,
-            text=True,
-            timeout=FETCH_S,
-        )
-        assert fetched.returncode == 0, f"{fetched.stdout}\n{fetched.stderr}"
-        (Path(work) / "jars").rename(folder)
+    return fetched(f"kafka-{VERSION}", dependencies_of(POM))

@@ -16,12 +16,16 @@ DAY_MS = 24 * 3_600_000
 
 
 class Rest:
-    """Asks the REST interface of one job."""
+    """Asks the REST interface of one job.
 
-    def __init__(self, url: str) -> None:
+    job: its id, where several are served. token: sent along.
+    """
+
+    def __init__(self, url: str, *, job: str | None = None, token: str | None = None) -> None:
         self.url = url
-        [job] = self.get("/jobs")["jobs"]
-        self.job = f"/jobs/{job['id']}"
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        id = job or self.get("/jobs")["jobs"][0]["id"]
+        self.job = f"/jobs/{id}"
 
     @staticmethod
     def of(client: JobClient) -> "Rest":
@@ -33,6 +37,7 @@ class Rest:
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
         """Status and answer. body: sent as JSON, bytes as they are; both are said to be JSON."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        headers = {**self._headers, **headers}
         if method == "POST":
             headers = {"Content-Type": "application/json", **headers}
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
@@ -50,6 +55,12 @@ class Rest:
         status, answer = self.ask("GET", path)
         assert status == 200, answer
         return answer
+
+    def text(self, path: str) -> str:
+        """The answer to a question that is no JSON."""
+        with urllib.request.urlopen(self.url + path, timeout=END_S) as response:
+            assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+            return response.read().decode()
 
     def gone(self) -> bool:
         """Whether nobody answers any more."""

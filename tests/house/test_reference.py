@@ -19,6 +19,10 @@ def test_the_page_of_deviations_is_todays() -> None:
     assert reference.DEVIATIONS.read_text(encoding="utf-8") == reference.deviations_page(), REMEDY
 
 
+def test_the_page_of_metrics_is_todays() -> None:
+    assert reference.METRICS.read_text(encoding="utf-8") == reference.metrics_page(), REMEDY
+
+
 def test_the_stubs_are_todays() -> None:
     stale = [path.name for path, text in stubs.stubs() if path.read_text(encoding="utf-8") != text]
     assert not stale, "run `.venv/bin/python scripts/stubs.py` and commit what it wrote"
@@ -41,5 +45,5 @@ def test_no_key_is_given_twice() -> None:
 
 def test_the_features_table_counts_its_rows() -> None:
     lines = (ROOT / "docs" / "features.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    assert [line.split("\t")[0] for line in lines] == [f"F{n:03}" for n in range(1, 295)]
+    assert [line.split("\t")[0] for line in lines] == [f"F{n:03}" for n in range(1, 304)]
     assert all(line.count("\t") == 4 for line in lines)

@@ -1,6 +1,5 @@
 """The documentation site builds without a broken link, and loads nothing from elsewhere."""
 
-import json
 import os
 import re
 import subprocess
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.page import Page
 from scripts import reference
 from tests.house.source import ROOT
 
@@ -69,22 +69,9 @@ def test_lists_within_lists_are_indented_as_the_site_needs_it() -> None:
     assert flat == []
 
 
-def test_the_figures_of_the_readme_are_those_of_the_last_sessions() -> None:
-    """The table's rates and shares, from the last line of each workload's results."""
-    rows: list[str] = []
-    for workload in ("w1", "w2"):
-        lines = (ROOT / "benchmarks" / "results" / f"{workload}.jsonl").read_text().splitlines()
-        rates = json.loads(lines[-1])["medians"]
-        for name, kind in (("records", "records"), ("Arrow batches", "batches")):
-            rate = rates[f"tidegate-local {kind}"]
-            told = f"{rate / 1e6:.2f}" if rate < 1e7 else f"{rate / 1e6:.1f}"
-            flink, pyflink = rate / rates["flink-jvm"], rate / rates["pyflink bundle 20,000"]
-            share = f"{flink:.2f}" if flink < 1 else f"{flink:.1f}"
-            times = f"{pyflink:,.0f}" if pyflink < 1_000 else f"{round(pyflink, -2):,.0f}"
-            rows.append(f"| {workload.upper()}, {name}, local | {told} M | {share} | {times} |")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [line for line in readme.splitlines() if line.startswith("| W")] == rows
-    last = (ROOT / "benchmarks" / "results" / "recovery.jsonl").read_text().splitlines()[-1]
-    recovered_s = {name: ms / 1_000 for name, ms in json.loads(last)["medians_ms"].items()}
-    local, spark = recovered_s["local 10,000 keys"], recovered_s["spark 10,000 keys"]
-    assert f"it took {local:.1f} s locally and {spark:.1f} s on Spark" in readme
+def test_the_page_of_benchmarks_is_that_of_the_last_sessions(tmp_path: Path) -> None:
+    page = Page(ROOT / "benchmarks" / "results", tmp_path).text()
+    written = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert written == page, "results have changed: make bench-page"
+    plots = {file.name for file in (ROOT / "docs" / "assets").glob("benchmark-*.svg")}
+    assert plots == {file.name for file in tmp_path.iterdir()}

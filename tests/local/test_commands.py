@@ -47,6 +47,12 @@ class Shell:
         assert result.exit_code == exit_code, result.output
         return result.stdout.strip()
 
+    def examine(self, job: str) -> None:
+        """`tidegate doctor JOB`, which may find something: the machine may be busy."""
+        given = ["doctor", job, "--json", "-d", str(self._jobs.checkpoints)]
+        result = CliRunner().invoke(commands, given)
+        assert result.exit_code == (1 if json.loads(result.stdout) else 0), result.output
+
     def run(self, out: Path, *args: str) -> subprocess.Popen[bytes]:
         """`tidegate run` in a process of its own, until it has committed a row of key 0."""
         settings = {
@@ -80,6 +86,9 @@ def test_every_command_does_what_it_says_to_a_live_job(jobs: Jobs) -> None:
         assert "live" not in shell.said("list", "-s")
         (listed,) = json.loads(shell.said("list", "--json"))
         assert (listed["job"], listed["status"]) == ("live", "RUNNING")
+        shown = shell.said("top", "live")
+        assert "live  RUNNING for" in shown and "Source: " in shown
+        shell.examine("live")
         taken = Path(shell.said("checkpoint", "live"))
         full = Path(json.loads(shell.said("checkpoint", "live", "--full", "--json"))["path"])
         assert taken.parent == full.parent

@@ -1,5 +1,6 @@
 """A job's metrics, under Flink's names."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tests.e2e.ledger import LedgerSink
 from tests.e2e.probes import BreakingOnce
 from tests.e2e.rest import DAY_MS, SERVED, Rest
 from tests.e2e.runtimes import Jobs
-from tests.e2e.watch import view, wait_completed, wait_recovered, wait_running
+from tests.e2e.watch import until, view, wait_completed, wait_recovered, wait_running
 
 pytestmark = pytest.mark.slow
 
@@ -76,14 +77,24 @@ def test_metrics_have_flinks_names_and_say_what_is(jobs: Jobs) -> None:
     check_subtasks(rest)
 
 
+def named(rest: Rest, page: str) -> set[str]:
+    """Names of a page's metrics."""
+    return {each["id"] for each in rest.get(page)}
+
+
+def tells_counts(rest: Rest, page: str) -> bool:
+    """Whether a page has metrics of the slot."""
+    return {"numRecordsIn", "numRecordsOut", "accumulateBusyTimeMs"} <= named(rest, page)
+
+
 def check_subtasks(rest: Rest) -> None:
     """Metrics of subtasks stand at their vertex with their index in front."""
     for vertex in rest.get(rest.job)["vertices"]:
         at = f"{rest.job}/vertices/{vertex['id']}"
         of_vertex = values(rest, f"{at}/metrics")
         for index in ("0", "1"):
-            names = {each["id"] for each in rest.get(f"{at}/subtasks/{index}/metrics")}
-            assert {"checkpointAlignmentTime", "checkpointStartDelayNanos"} <= names
-            assert {"numRecordsIn", "numRecordsOut", "accumulateBusyTimeMs"} <= names
+            page = f"{at}/subtasks/{index}/metrics"
+            assert {"checkpointAlignmentTime", "checkpointStartDelayNanos"} <= named(rest, page)
+            until(partial(tells_counts, rest, page), "the slot has told its metrics")
             delay = int(of_vertex[f"{index}.checkpointStartDelayNanos"])
             assert delay >= 0 and delay % 1_000_000 == 0

@@ -228,6 +228,9 @@ OVERVIEW_JOB = {
     "last-modification": int,
     "tasks": {"total": int, **{state.lower(): int for state in TASK_STATES}},
     "jobType": ("STREAMING",),
+    # Not in Flink.
+    "restarts": int,
+    "last-checkpoint": int,
 }
 VERTEX = {
     "id": str, "slotSharingGroupId": str, "name": str, "maxParallelism": int, "parallelism": int,
@@ -236,7 +239,8 @@ VERTEX = {
 }  # fmt: skip
 DETAILS = {
     **JOB,
-    "isStoppable": (False,), "job-type": ("STREAMING",), "maxParallelism": (-1,), "now": int,
+    "application-id": str, "isStoppable": (False,), "job-type": ("STREAMING",),
+    "maxParallelism": (-1,), "now": int,
     "timestamps": dict.fromkeys(JOB_STATES, int), "vertices": list,
     "status-counts": dict.fromkeys(TASK_STATES, int),
     "plan": {"jid": str, "name": str, "type": ("STREAMING",), "nodes": list},

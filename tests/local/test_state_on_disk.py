@@ -76,9 +76,9 @@ def test_programs_give_what_plain_python_gives(on_disk: JobsOnDisk) -> None:
 
 @pytest.mark.feature("F014")
 def test_state_of_many_more_keys_than_the_memory_may_hold_is_on_disk(on_disk: JobsOnDisk) -> None:
-    """The cache of a slot holds a thousand entries, and each key comes twice, far apart."""
+    """The cache of a slot holds a thousand entries, and each key comes twice, a second apart."""
     env = on_disk.checkpointed(1, 200)
-    numbers = env.from_sequence(0, 2 * MANY - 1).map(lambda number: number % MANY, Types.LONG())
+    numbers = env.generate(lambda number: number % MANY, 2 * MANY, MANY, Types.LONG())
     counts = numbers.key_by(lambda key: key, key_type=Types.LONG()).process(Times())
     twice, files = set[int](), set[str]()
     with counts.execute_and_collect("many keys") as rows:

@@ -126,8 +126,8 @@ def test_the_room_loads_next_to_nothing() -> None:
     assert run.stdout.strip() == str(
         [
             *("tidegate.errors", "tidegate.loops", "tidegate.loops.calls", "tidegate.loops.cells"),
-            "tidegate.loops.copies",
-            *("tidegate.loops.forms", "tidegate.loops.tables", "tidegate.model"),
-            "tidegate.model.settings",
+            *("tidegate.loops.copies", "tidegate.loops.forms", "tidegate.loops.joins"),
+            *("tidegate.loops.rows", "tidegate.loops.tables", "tidegate.loops.windows"),
+            *("tidegate.model", "tidegate.model.settings"),
         ]
     ), run.stderr

@@ -12,7 +12,8 @@ from flinkformat.key_groups import KeyGroupRange
 from tests.loops.both import both_forms
 from tests.properties import examples
 from tidegate.errors import UserError
-from tidegate.loops.forms import Loops
+from tidegate.loops import tables
+from tidegate.loops.forms import INTERPRETED, Loops
 from tidegate.state.heap.hashmap import HashMapTable
 from tidegate.typeinfo.copies import private_copy
 
@@ -24,18 +25,31 @@ OWN = st.tuples(KEYS | st.just([1]), st.integers(0, 2), VALUES)
 ROWS = st.lists(OWN | st.tuples(KEYS, st.sampled_from([-1, 3]), VALUES), max_size=5)
 STEPS = st.lists(
     st.tuples(st.sampled_from(["update", "value", "clear", "fold", "accumulate"]), ROWS)
+    | st.tuples(st.sampled_from(["read_all", "remove_all"]), ROWS)
     | st.tuples(st.sampled_from(["freeze", "thaw", "encode", "cut", "drain"]), st.just([])),
     max_size=12,
 )
 
 
+class SourceTable(HashMapTable):
+    """Has lists and maps of the source that is compiled; interpreted runs have other classes."""
+
+    def list_state(self, copy: Any) -> Any:
+        return self._parted(tables.ListValues, copy)
+
+    def map_state(self, copy: Any) -> Any:
+        return self._parted(tables.MapValues, copy)
+
+
 class Table:
     """A table in one form, with a note of what each step gave or raised."""
+
+    kind = HashMapTable
 
     def __init__(self, loops: Loops, *, copied: bool, tracked: bool, logged: bool) -> None:
         self.cell = loops.key_cell()
         copier = private_copy if copied else None
-        self.table = HashMapTable(self.cell, GROUPS, 4, copy=copier, tracked=tracked, logged=logged)
+        self.table = self.kind(self.cell, GROUPS, 4, copy=copier, tracked=tracked, logged=logged)
         self.values: Any = self.table.value_state()
         self.logged = logged
         self.told: list[object] = []
@@ -71,6 +85,17 @@ class Table:
     def clear(self, rows: list[Any]) -> None:
         for self.cell.key, self.cell.group, _ in rows:
             self.values.clear()
+
+    def read_all(self, rows: list[Any]) -> list[object]:
+        found = self.table.read_all([key for key, _, _ in rows], [group for _, group, _ in rows])
+        told = copy.deepcopy(found)
+        for (self.cell.key, self.cell.group, _), value in zip(rows, found, strict=True):
+            if isinstance(value, list) and self.table.is_shared():
+                value.append("changed by the user")
+        return told
+
+    def remove_all(self, rows: list[Any]) -> None:
+        self.table.remove_all([key for key, _, _ in rows], [group for _, group, _ in rows])
 
     def fold(self, rows: list[Any]) -> list[object]:
         keys, groups, values = ([row[at] for row in rows] for at in range(3))
@@ -138,3 +163,82 @@ def test_both_forms_hold_the_same_after_each_step(kind: str, copied: bool, steps
         plain.do(step, rows)
         fast.do(step, rows)
         assert fast.all() == plain.all()
+
+
+PARTS = st.integers(0, 2) | st.lists(st.integers(), max_size=1)
+LIST_CALLS = st.one_of(
+    st.tuples(st.sampled_from(["get", "__iter__", "clear"])),
+    st.tuples(st.just("add"), PARTS),
+    st.tuples(st.sampled_from(["add_all", "update"]), st.lists(PARTS, max_size=2) | st.just(5)),
+)
+NAMES = st.integers(0, 2) | st.just([1])
+MAP_CALLS = st.one_of(
+    st.tuples(st.sampled_from(["items", "keys", "values", "__iter__", "is_empty", "clear"])),
+    st.tuples(
+        st.sampled_from(
+            ["get", "remove", "contains", "__getitem__", "__delitem__", "__contains__"]
+        ),
+        NAMES,
+    ),
+    st.tuples(st.sampled_from(["put", "__setitem__"]), NAMES, PARTS),
+    st.tuples(
+        st.just("put_all"), st.dictionaries(st.integers(0, 2), PARTS, max_size=2) | st.just(5)
+    ),
+)
+MOMENTS = st.tuples(st.sampled_from(["freeze", "thaw", "encode", "cut", "drain"]))
+PLACES = st.tuples(st.integers(0, 2) | st.just([1]), st.integers(0, 2)) | st.tuples(
+    st.integers(0, 2), st.sampled_from([-1, 3])
+)
+
+
+class Parts(Table):
+    """A table of lists or maps; each call is made for a key."""
+
+    def __init__(self, loops: Loops, kind: str, *, copied: bool, tracked: bool, logged: bool):
+        super().__init__(loops, copied=True, tracked=tracked, logged=logged)
+        make = self.table.list_state if kind == "list" else self.table.map_state
+        self.values = make(private_copy if copied else None)
+
+    def call(self, name: str, *arguments: Any) -> object:
+        given = getattr(self.values, name)(*copy.deepcopy(arguments))
+        shown = repr(list(given) if hasattr(given, "__next__") else given)
+        if isinstance(given, list) and name == "get":
+            given.append("changed by the user")
+        return shown
+
+
+class SourceParts(Parts):
+    """The same over the source."""
+
+    kind = SourceTable
+
+
+@pytest.mark.parametrize("parts_change", [False, True])
+@pytest.mark.parametrize("kind", ["list", "map"])
+@pytest.mark.parametrize("noted", ["", "tracked", "logged"])
+@examples(150)
+@given(data=st.data())
+def test_lists_and_maps_hold_what_the_plain_ones_hold(
+    noted: str, kind: str, parts_change: bool, data: st.DataObject
+) -> None:
+    calls = LIST_CALLS if kind == "list" else MAP_CALLS
+    steps = data.draw(st.lists(st.tuples(PLACES, calls | MOMENTS), max_size=12))
+    tracked, logged = noted == "tracked", noted == "logged"
+    forms = ((Parts, FORMS[0]), (Parts, FORMS[1]), (SourceParts, INTERPRETED))
+    plain, *others = (
+        make(form, kind, copied=parts_change, tracked=tracked, logged=logged)
+        for make, form in forms
+    )
+    assert len({type(each.values) for each in (plain, *others)}) == 3
+    for (key, group), (name, *arguments) in steps:
+        for each in (plain, *others):
+            each.cell.key, each.cell.group = key, group
+            if name in ("freeze", "thaw", "encode", "cut", "drain"):
+                each.do(name, [])
+                continue
+            try:
+                each.told.append(each.call(name, *arguments))
+            except (TypeError, IndexError, UserError, AssertionError) as error:
+                each.told.append((name, type(error), str(error)))
+        for other in others:
+            assert other.all() == plain.all()

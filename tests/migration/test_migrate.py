@@ -56,7 +56,9 @@ def entries(folder: Path, uid: str) -> dict[str, list[tuple[int | None, Any, Any
 def test_state_of_java_is_taken_as_its_serializers_say(tmp_path: Path) -> None:
     """Every entry of RocksDB's files, timers too, in the key groups that they were in."""
     source = FIXTURES / "keyed-rocks-savepoint-native"
-    report = migrate_savepoint(source, tmp_path / "out")
+    told: list[str] = []
+    report = migrate_savepoint(source, tmp_path / "out", on_operator=told.append)
+    assert {"reading 'alpha-keyed'", "writing 'alpha-keyed'"} <= set(told)
     assert [s.state for s in report.states if not s.taken] == ["hook-alpha"]
     found = entries(tmp_path / "out", "alpha-keyed")
     snapshot = flink_snapshot(source.name)

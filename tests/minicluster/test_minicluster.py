@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from structlog.testing import capture_logs
 
 from tests.threads import left_behind
 from tidegate import StreamExecutionEnvironment
@@ -35,10 +36,12 @@ pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tidegate.api.job import JobClient
     from tidegate.driver.client.driver_client import DriverClient
     from tidegate.jobmaster.view import JobView
+    from tidegate.model.ids import Epoch
 
 LIMIT_S = 100.0
 
@@ -147,6 +150,38 @@ def test_a_driver_that_cannot_even_be_made_says_so_to_who_submits(
     network = MemoryNetwork()
     with pytest.raises(StorageFailed, match="no scheme 'foo'"):
         start_driver(env.get_job_graph(), LoopProvider(network), network)
+
+
+class Failing:
+    """An archive that fails when it is to be written last; signs: those of the job at that time."""
+
+    def __init__(self, checkpoints: Path) -> None:
+        self._checkpoints = checkpoints
+        self.signs: list[Path] = []
+
+    def open(self, client: JobClient, epoch: Epoch) -> None:
+        pass
+
+    def shut(self) -> None:
+        self.signs = [each for each in self._checkpoints.rglob("doors/*") if each.is_file()]
+        raise LookupError("no archive today")
+
+
+def test_a_result_comes_where_the_archive_fails_which_comes_before_the_sign_goes(
+    tmp_path: Path,
+) -> None:
+    checkpoints = {"execution.checkpointing.dir": str(tmp_path)}
+    settings = Configuration.from_dict(checkpoints)
+    env = StreamExecutionEnvironment.local(1, configuration=settings)
+    env.from_sequence(1, 10).filter(lambda n: False).print()
+    network, archive = MemoryNetwork(), Failing(tmp_path)
+    with capture_logs() as logged:
+        graph, provider = env.get_job_graph(), LoopProvider(network)
+        client = start_driver(graph, provider, network, archive=archive)
+        assert client.get_job_execution_result().result(LIMIT_S).get_net_runtime() >= 0
+    assert [each["what"] for each in logged if each["log_level"] == "error"] == ["Failing"]
+    assert len(archive.signs) == 1
+    assert not [each for each in tmp_path.rglob("doors/*") if each.is_file()]
 
 
 def test_a_slot_whose_job_was_ended_while_it_started_says_nothing(

@@ -7,5 +7,6 @@ mistake of this list, and told as such.
 from tests.mutants.protocol import PROTOCOL
 from tests.mutants.rest import REST
 from tests.mutants.slot import SLOT
+from tests.mutants.telemetry import TELEMETRY
 
-MUTANTS = [*PROTOCOL, *SLOT, *REST]
+MUTANTS = [*PROTOCOL, *SLOT, *REST, *TELEMETRY]

@@ -241,6 +241,21 @@ PROTOCOL = [
         "        self._committables_state.update(self._commits.elements())\n",
         "",
     ),
+    Mutant(
+        "what a checkpoint that was given up has not flushed is forgotten",
+        "operators/sinks/sink.py",
+        "        self._work = [work for work in self._work if not _succeeded(work)]\n"
+        "        return [*self._work]\n",
+        "        work, self._work = self._work, []\n        return [*work]\n",
+        kinds=("parts",),
+    ),
+    Mutant(
+        "a writer that is made late hears of no barrier",
+        "operators/sinks/sink.py",
+        "            self._passed.append(checkpoint)\n",
+        "            pass\n",
+        tests="tests/operators/test_sink.py",
+    ),
     # --- sources ---
     Mutant(
         "a reader's position is not put into state",
@@ -386,7 +401,7 @@ PROTOCOL = [
     Mutant(
         "a failed snapshot is not declined",
         "slot/subtask/hosted.py",
-        "        if not snapshot.cancelled:\n            ours",
+        "        if is_first and not snapshot.cancelled:\n            ours",
         "        if False:\n            ours",
     ),
     Mutant(

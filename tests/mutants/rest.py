@@ -102,10 +102,10 @@ REST = [
         tests="tests/rest",
     ),
     Mutant(
-        "an attempt's counters are taken for those of the one before",
+        "metrics of operators stand beside those of their subtask",
         "rest/shapes/metric_shapes.py",
-        "                key = (vertex.id, subtask.index, subtask.attempt)\n",
-        "                key = (vertex.id, subtask.index, 0)\n",
+        "        if key.operator is not None:\n",
+        "        if False:\n",
         tests="tests/rest",
     ),
     Mutant(

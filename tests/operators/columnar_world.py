@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
+from tests.metrics.reading import number
 from tests.operators.world import Collected
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
 from tidegate import Collect, Count, CountDistinct, First, Last, Max, Mean, Min, Sum
@@ -125,4 +126,4 @@ class ColumnarStep:
         return [row for each in self.subtasks for row in each.out.values]
 
     def metric(self, name: str) -> float:
-        return sum(each.metrics.read()[name] for each in self.subtasks)
+        return sum(number(each.metrics, name) for each in self.subtasks)

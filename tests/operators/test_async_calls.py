@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.metrics.reading import number
 from tests.operators.async_results import InOrder
 from tests.operators.world import Hosted, World
 from tidegate.api.functions import RuntimeContext
@@ -67,7 +68,7 @@ class Step(Hosted):
 
     def metric(self, name: str) -> float:
         """A metric of the operator now."""
-        return self.context.registry.read()[name]
+        return number(self.context.registry, name)
 
 
 class Gate:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.hypothesis
 
 ROW = Types.TUPLE([Types.LONG(), Types.LONG(), Types.DOUBLE()])
+LINE = Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING()])
 STEPS: dict[str, Callable[[], ReduceOperator]] = {
     "sums": lambda: ReduceOperator(
         lambda old, new: (old[0], old[1] + new[1], new[2] + old[2]), ROW
@@ -47,6 +48,7 @@ STEPS: dict[str, Callable[[], ReduceOperator]] = {
     "max_by": lambda: RollingOperator("max_by", 1, ROW),
 }
 HELD = ReducingStateDescriptor(STATE_NAME, lambda old, new: new, ROW)
+HELD_LINE = ReducingStateDescriptor(STATE_NAME, lambda old, new: new, LINE)
 
 longs = st.one_of(st.integers(-9, 9), st.sampled_from([2**62, 2**63 - 1, -(2**63), 2**64]))
 doubles = st.one_of(st.sampled_from([0.0, -0.0, 1.5, 1e300, math.nan, math.inf]), st.floats())
@@ -59,6 +61,7 @@ def run(
     fed: list[list[tuple[Any, Any, int]]],
     form: Callable[[RowBatch], RowBatch],
     restored_after: int,
+    held: ReducingStateDescriptor = HELD,
 ) -> str:
     """All results and the state at the end, as text: that tells -0.0 from 0.0."""
     with World() as world:
@@ -72,7 +75,7 @@ def run(
             if number == restored_after:
                 job = job.restored(3)
         job = job.restored(1)
-        return repr((told, sorted(job.held(HELD).items())))
+        return repr((told, sorted(job.held(held).items())))
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -93,6 +96,42 @@ def test_keys_that_do_not_fit_are_written_back(many: list[list[int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folded, "KEYS_MAX", 8)
         assert run(STEPS["sums"], fed, in_columns, 2) == expected
+
+
+LINE_STEPS: dict[str, Callable[[], ReduceOperator]] = {
+    "last text": lambda: ReduceOperator(lambda old, new: (old[0], old[1] + new[1], new[2]), LINE),
+    "texts joined": lambda: ReduceOperator(
+        lambda old, new: (old[0], old[1], old[2] + new[2]), LINE
+    ),
+    "sum beside texts": lambda: RollingOperator("sum", 1, LINE),
+    "max of texts": lambda: RollingOperator("max", 2, LINE),
+}
+texts = st.sampled_from(["", "a", "a\0", "b", "\ud800"])
+lines = st.tuples(st.integers(0, 5), st.tuples(texts, longs, texts), st.just(7))
+
+
+@pytest.mark.parametrize("name", LINE_STEPS)
+@given(st.lists(st.lists(lines, min_size=1, max_size=12), min_size=1, max_size=4))
+@examples(30)
+def test_texts_come_to_what_rows_come_to(name: str, fed: list[list[tuple[Any, Any, int]]]) -> None:
+    expected = run(LINE_STEPS[name], fed, lambda batch: batch, 1, HELD_LINE)
+    assert run(LINE_STEPS[name], fed, in_columns, 1, HELD_LINE) == expected
+
+
+some = st.none() | st.integers(-9, 9)
+absent = st.tuples(
+    st.integers(0, 5), st.tuples(some, st.integers(-9, 9), st.none() | doubles), st.just(7)
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["sums", "last", "another field", "rows counted", "sum", "sum of doubles", "max"]
+)
+@given(st.lists(st.lists(absent, min_size=1, max_size=12), min_size=1, max_size=4))
+@examples(30)
+def test_nulls_come_to_what_rows_come_to(name: str, fed: list[list[tuple[Any, Any, int]]]) -> None:
+    expected = run(STEPS[name], fed, lambda batch: batch, 1)
+    assert run(STEPS[name], fed, in_columns, 1) == expected
 
 
 def test_plain_numbers_are_folded() -> None:

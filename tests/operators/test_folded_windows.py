@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +14,14 @@ from tests.operators.window_run import WindowRun
 from tests.properties import examples
 from tidegate import (
     AggregateFunction,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessWindowFunction,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     UserCodeFailed,
+    WindowFunction,
 )
 from tidegate.datastream.windowed import window_operator
 from tidegate.model.elements import MAX_WATERMARK_MS
@@ -26,7 +31,7 @@ from tidegate.operators.windows.folded_panes import folds_of_windows
 from tidegate.traced.purity import NotPure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tidegate.model.elements import RowBatch
 
@@ -88,6 +93,7 @@ actions = st.lists(
         st.tuples(st.just("rows"), rows),
         st.tuples(st.just("time"), st.integers(0, 40)),
         st.tuples(st.just("restore"), st.sampled_from([1, 2, 4])),
+        st.tuples(st.just("cut"), st.sampled_from([1, 2, 4])),
     ),
     max_size=10,
 )
@@ -107,6 +113,12 @@ def told(
                 case ("time", ms):
                     watermark = min(watermark + ms, MAX_WATERMARK_MS)
                     run.watermark(watermark)
+                case ("cut", parallelism):
+                    # Where it is cut each form says for itself.
+                    watermark = min(watermark + 20, MAX_WATERMARK_MS)
+                    run.restore(run.watermark_cut(watermark, 1), parallelism, cut=True)
+                    run.watermark(watermark)
+                    found.append(sorted(map(repr, run.taken())))
                 case (_, parallelism):
                     run.restore(run.snapshot(), parallelism, cut=True)
                     watermark = -30
@@ -116,9 +128,38 @@ def told(
     return repr([*found, run.held()])
 
 
+def all_of(key: object, window: Any, elements: Any) -> list[tuple[object, ...]]:
+    return [(key, window.start, *elements)]
+
+
+def one_by_one(key: object, window: Any, elements: Any) -> Iterator[object]:
+    yield from elements
+    yield key, window.end
+
+
+def divided(key: Any, window: Any, elements: Any) -> list[tuple[object, ...]]:
+    return [(window.end - key, True, elements[0] // (key - 1), 0.5)]
+
+
+def second(key: int, window: Any, elements: Any) -> list[object]:
+    return [elements[0][1] * 3]
+
+
+class Applied(WindowFunction[Any, Any, Any, Any]):
+    """Evaluated like a plain function."""
+
+    def apply(self, key: Any, window: Any, inputs: Any) -> list[object]:
+        return [(*inputs, key == 2, window.start)]
+
+
+TUMBLING = TumblingEventTimeWindows(10)
+FUNCTIONS: tuple[object, ...] = (all_of, one_by_one, divided, second, Applied(), None)
+
+
 @pytest.mark.parametrize("name", GATHERED)
-@examples(60)
+@examples(100)
 @given(
+    st.sampled_from(FUNCTIONS),
     st.integers(1, 20),
     st.one_of(st.none(), st.integers(1, 20)),
     st.integers(-5, 5),
@@ -126,21 +167,23 @@ def told(
     actions,
 )
 def test_columns_come_to_what_rows_come_to(
-    name: str, size: int, slide: int | None, offset: int, lateness: int, steps: list[Any]
+    name: str,
+    function: object,
+    size: int,
+    slide: int | None,
+    offset: int,
+    lateness: int,
+    steps: list[Any],
 ) -> None:
     def make() -> Any:
         assigner: Any = TumblingEventTimeWindows(size, offset % size)
         if slide is not None:
             assigner = SlidingEventTimeWindows(size, slide, offset % slide)
         trigger = assigner.get_default_trigger()
-        plan = WindowPlan(assigner, trigger, lateness, "late", function=all_of, **GATHERED[name])
+        plan = WindowPlan(assigner, trigger, lateness, "late", function=function, **GATHERED[name])
         return window_operator(plan, None, None)
 
     assert told(make, steps, in_columns) == told(make, steps, lambda batch: batch)
-
-
-def all_of(key: object, window: Any, elements: Any) -> list[tuple[object, ...]]:
-    return [(key, window.start, *elements)]
 
 
 @pytest.mark.parametrize("name", ["mean", "total", "reduce"])
@@ -150,6 +193,16 @@ def test_no_function_is_called_where_it_is_folded(
     monkeypatch.setattr(AlignedWindowOperator, "_gather", None)
     steps = [("rows", [(1, 4, 3), (2, 6, 4), (1, 5, 12)]), ("time", 60), ("restore", 2)]
     assert told(lambda: AlignedWindowOperator(plan_of(**GATHERED[name])), steps, in_columns)
+
+
+@pytest.mark.parametrize("function", [all_of, divided, Applied(), None])
+def test_no_function_is_called_where_windows_fire(
+    function: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AlignedWindowOperator, "_due_results", None)
+    steps = [("rows", [(2, 4, 3), (3, 6, 4), (2, 5, 12)]), ("time", 60)]
+    plan = replace(plan_of(aggregate=Total()), function=function)
+    assert told(lambda: AlignedWindowOperator(plan), steps, in_columns)
 
 
 class Opened(Mean):
@@ -180,6 +233,66 @@ def test_it_is_told_where_windows_call_the_function(
     plan = WindowPlan(assigner, assigner.get_default_trigger(), function=all_of, **gathered)
     told_why = AlignedWindowOperator(plan).by_row["aggregate"]
     assert why in told_why and bool(why) == bool(told_why)
+
+
+class Worded(Mean):
+    """Gives a text, which it makes by a call."""
+
+    def get_result(self, accumulator: tuple[int, float]) -> Any:
+        return str(accumulator)
+
+
+WORDED_LINE = Worded.get_result.__code__.co_firstlineno + 1
+
+
+class Cleared(ProcessWindowFunction[Any, Any, Any, Any]):
+    """Is told of windows that go."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> list[object]:
+        return [key]
+
+    def clear(self, context: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("assigner", "given", "told"),
+    [
+        (TUMBLING, {"aggregate": Mean()}, ("window function", "")),
+        (TUMBLING, {"aggregate": Mean(), "function": None}, ("get_result", "")),
+        (TUMBLING, {"reduce": lambda old, new: old, "function": None}, None),
+        (TUMBLING, {"reduce": lambda old, new: old}, ("window function", "")),
+        (
+            TUMBLING,
+            {"function": one_by_one, **GATHERED["reduce"]},
+            ("window function", "generator"),
+        ),
+        (TUMBLING, {}, ("window function", "the rows themselves are kept")),
+        (TUMBLING, GATHERED["no fold"], ("window function", "reduce is called for each row")),
+        (TUMBLING, {"aggregate": Worded(), "function": None}, ("get_result", "calls a function")),
+        (
+            TUMBLING,
+            {"aggregate": Worded()},
+            ("window function", f"in get_result, line {WORDED_LINE} calls a function"),
+        ),
+        (TUMBLING, {"aggregate": Mean(), "lateness_ms": 1}, ("window function", "allow lateness")),
+        (TUMBLING, {"aggregate": Mean(), "function": Cleared()}, ("window function", "a clear()")),
+        (SlidingEventTimeWindows(10, 5), {"aggregate": Mean()}, ("window function", "overlap")),
+        (SlidingEventTimeWindows(10, 5), {"aggregate": Total()}, ("window function", "")),
+        (EventTimeSessionWindows(10), {"aggregate": Mean()}, ("window function", "not tumbling")),
+        (GlobalWindows(), {"aggregate": Mean(), "function": None}, ("get_result", "not tumbling")),
+    ],
+)
+def test_it_is_told_where_windows_call_for_their_results(
+    assigner: Any, given: dict[str, Any], told: tuple[str, str] | None
+) -> None:
+    plan = replace(WindowPlan(assigner, assigner.get_default_trigger(), function=all_of), **given)
+    found = dict(window_operator(plan, None, None).by_window)
+    if told is None:
+        assert found == {}
+        return
+    call, why = told
+    assert [*found] == [call]
+    assert why in found[call] and bool(why) == bool(found[call])
 
 
 def plan_of(**gathered: Any) -> WindowPlan:

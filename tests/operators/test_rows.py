@@ -1,6 +1,6 @@
 """map, filter, flat_map, process and reduce, row by row."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,13 +16,25 @@ from tidegate.api.functions import (
 )
 from tidegate.api.operator import Operator
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
+from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.errors import GraphError, UnsupportedKey, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.aggregates.reduce import ReduceOperator
-from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
+from tidegate.operators.event_time.event_time import TimestampsOperator
+from tidegate.operators.map import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    SinkFunctionOperator,
+)
 from tidegate.operators.process.process_functions import KeyedProcessOperator, ProcessOperator
+
+
+def timestamps_by(assigner: Callable[..., int]) -> Operator:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(assigner)
+    return TimestampsOperator(strategy)
 
 
 def keyed(values: list[object], keys: list[object], stamps: list[int] | None = None) -> RowBatch:
@@ -83,6 +95,34 @@ def test_a_flat_map_without_bound_waits_for_room(world: World) -> None:
         assert next(steps) is None
     assert [len(batch) for batch in step.out.batches] == [1, 8, 16, 16]
     assert drawn == 1 + 8 + 16 + 16
+
+
+class FailsAtThird:
+    """A function of one value or of two that knows how often it was called."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def __call__(self, *values: int) -> int:
+        self._calls += 1
+        assert self._calls != 3
+        return values[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [MapOperator, FilterOperator, SinkFunctionOperator, ReduceOperator, timestamps_by],
+)
+def test_a_failure_tells_the_place_of_its_row_among_equal_ones(
+    world: World, make: Callable[[object], Operator]
+) -> None:
+    step = Hosted(make(FailsAtThird()), world)
+    with pytest.raises(UserCodeFailed) as caught:
+        step.process(keyed([7] * 5, ["a"] * 5))
+    call = caught.value.call
+    assert call is not None
+    # The first row of a key is not reduced with another.
+    assert (call.row, call.at) == (7, 3 if make is ReduceOperator else 2)
 
 
 def test_a_function_that_raises_is_named_with_its_row_and_its_own_frames(world: World) -> None:

@@ -18,7 +18,7 @@ from tests.operators.columnar_world import ALL, ColumnarSubtask
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
 from tidegate import Collect, Count, First, GraphError, Last, Max, Mean, Min, Row, Sum, Types
 from tidegate.api.aggregates import Aggregate
-from tidegate.api.rows.column_rows import ColumnRows
+from tidegate.api.rows.column_rows import TUPLE, ColumnRows, RowForm
 from tidegate.errors import UnsupportedKey
 from tidegate.model.elements import ArrowBatch, Batch, RowBatch
 from tidegate.operators.aggregates.aggregated_rows import AggregatedRows
@@ -68,7 +68,7 @@ class Keyed:
                 )
                 each.operator.process(part, 0, each.out)
 
-    def columns(self, values: list[tuple[int, Any]], form: str) -> None:
+    def columns(self, values: list[tuple[int, Any]], form: str, rows_form: RowForm = TUPLE) -> None:
         """Pairs as columns, by their first field: "columns" of rows, or "arrow"."""
         keys = np.array([value[0] for value in values], np.int64)
         numbers = np.array([value[1] for value in values])
@@ -81,7 +81,7 @@ class Keyed:
             fields = [keys[chosen], numbers[chosen]]
             part: Batch
             if form == "columns":
-                part = ColumnRows(fields, is_tuple=True, key_column=0, groups=groups[chosen])
+                part = ColumnRows(fields, form=rows_form, key_column=0, groups=groups[chosen])
             else:
                 part = ArrowBatch(pa.record_batch(fields, ["f0", "f1"]), None, "f0", groups[chosen])
             each.operator.process(part, 0, each.out)
@@ -213,6 +213,18 @@ def test_columns_of_narrower_types_give_what_rows_give(
     assert by_columns.values == by_rows.values
     kinds = [[type(each) for each in row] for row in by_rows.values]
     assert [[type(each) for each in row] for row in by_columns.values] == kinds
+
+
+def test_rows_stay_columns_with_their_results() -> None:
+    named = Types.ROW_NAMED(["k", "v"], [Types.LONG(), Types.LONG()])
+    made = of_rows(named, Count().alias("n"), Sum("v"))
+    given = [Row(k=1, v=5), Row(k=2, v=6), Row(k=1, v=7)]
+    by_rows, by_columns = Keyed(made), Keyed(made)
+    by_rows.rows(given, lambda row: row["k"])
+    form = RowForm(names=("k", "v"), record=Row)
+    by_columns.columns([(1, 5), (2, 6), (1, 7)], "columns", form)
+    assert type(by_columns.batches[0]) is ColumnRows
+    assert repr(by_columns.values) == repr(by_rows.values)
 
 
 def test_results_that_are_no_plain_numbers_make_rows_of_columns() -> None:

@@ -25,6 +25,7 @@ class ListSink:
         self.restored: list[bytes] = []
         self.writer_made = self.closed = 0
         self.checked = False
+        self.told: list[str] = []
 
     def check(self) -> None:
         self.checked = True
@@ -62,10 +63,12 @@ class ListWriter:
         return None
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        self._sink.told.append("prepare")
         rows, self._rows = self._rows, []
         return Prepared([row.encode() for row in rows])
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
+        self._sink.told.append(f"snapshot {checkpoint}")
         return [f"state of {checkpoint}".encode()]
 
     def close(self) -> None:
@@ -160,6 +163,34 @@ def test_a_checkpoint_that_comes_before_the_restored_is_committed_waits_for_it(
     assert cut.durable is not None
     world.wait_for(cut.durable)
     assert sink.committed == ["a"]
+
+
+def test_a_writer_that_is_made_late_hears_of_each_barrier_that_has_passed(world: World) -> None:
+    sink = ListSink()
+    lists = {"SinkCommittables": [(1, b"a")], "SinkWriterState": [b"mine"]}
+    step = Hosted(SinkOperator(sink), world, lists=lists, restored=CheckpointId(1))
+    step.cut(2)
+    cut = step.cut(3)
+    assert sink.told == [] and cut.lists["SinkWriterState"] == [b"mine"]
+    step.rows("b")
+    assert sink.told == ["prepare", "snapshot 2", "prepare", "snapshot 3"]
+    assert step.snapshot(4).lists[0] == {
+        "SinkCommittables": [(4, b"b")],
+        "SinkWriterState": [b"state of 4"],
+    }
+
+
+def test_what_a_late_writer_prepares_at_once_belongs_to_the_next_checkpoint(world: World) -> None:
+    class Restoring(ListSink):
+        def writer(self, context: WriterContext, restored: Sequence[bytes]) -> ListWriter:
+            writer = ListWriter(self)
+            writer.write(RowBatch([data.decode() for data in restored]))
+            return writer
+
+    lists = {"SinkCommittables": [(1, b"a")], "SinkWriterState": [b"begun"]}
+    step = Hosted(SinkOperator(Restoring()), world, lists=lists, restored=CheckpointId(1))
+    world.wait_for(step.cut(2).durable)
+    assert step.snapshot(3).lists[0]["SinkCommittables"] == [(3, b"begun")]
 
 
 def test_a_commit_that_takes_long_takes_later_checkpoints_along(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.operators.world import Hosted, World
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import CommittableMessage, Prepared, WriterContext
-from tidegate.errors import UserError
+from tidegate.errors import StorageFailed, UserError
 from tidegate.model.elements import Batch
 from tidegate.model.ids import CheckpointId
 from tidegate.operators.sinks.sink_topology import CommitterOperator, SinkWriterOperator
@@ -80,6 +80,39 @@ def test_a_checkpoint_waits_until_what_was_handed_on_is_durable(world: World) ->
     assert cut.durable is not None and not durable.done()
     world.on_loop(lambda: durable.set_result(None))
     world.wait_for(cut.durable)
+
+
+def test_what_a_checkpoint_that_was_given_up_has_begun_is_waited_for_by_the_next(
+    world: World,
+) -> None:
+    durable: Future[None] = world.loop.create_future()
+    sink = Texts(durable)
+    step = Hosted(SinkWriterOperator(sink), world)
+    step.rows("a")
+    step.cut(1)
+    step.operator.on_aborted(CheckpointId(1))
+    sink.durable = None  # nothing more is prepared
+    cut = step.cut(2)
+    assert cut.durable is not None
+    world.on_loop(lambda: durable.set_result(None))
+    world.wait_for(cut.durable)
+    assert step.cut(3).durable is None
+
+
+def test_what_cannot_be_made_durable_fails_each_checkpoint_that_would_commit_it(
+    world: World,
+) -> None:
+    durable: Future[None] = world.loop.create_future()
+    sink = Texts(durable)
+    step = Hosted(SinkWriterOperator(sink), world)
+    step.rows("a")
+    step.cut(1)
+    sink.durable = None
+    durable.set_exception(StorageFailed("no room"))
+    cut = step.cut(2)
+    assert cut.durable is not None
+    with pytest.raises(StorageFailed, match="no room"):
+        world.wait_for(cut.durable)
 
 
 def test_all_that_came_for_a_checkpoint_is_committed_by_one_call(world: World) -> None:

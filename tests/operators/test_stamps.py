@@ -134,6 +134,18 @@ def test_times_of_rows_become_milliseconds(time: object, ms: int) -> None:
     assert stamps("t", {"t": time}) == [ms]
 
 
+def test_whole_numbers_of_columns_are_times_as_they_are() -> None:
+    rows = RowBatch([Row(t=5, u=None), Row(t=-9, u=7)])
+    columns = as_columns(rows)
+    assert columns is not None
+    stamped = stamp_by("t", "times")(columns)
+    assert isinstance(stamped, ColumnRows) and stamped.timestamps_ms == [5, -9]
+    assert stamped.values == rows.values
+    for batch in (rows, columns):
+        with pytest.raises(BadRecord, match="holds None, which is not a time"):
+            stamp_by("u", "times")(batch)
+
+
 def test_a_column_that_no_row_has_is_told_with_those_there_are() -> None:
     with pytest.raises(GraphError, match=r"no column 't'.*; there are a, b") as caught:
         stamps("t", {"t": 1}, {"a": 1, "b": 2})

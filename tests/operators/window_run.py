@@ -27,13 +27,14 @@ Row = tuple[object, object, int | None]
 
 
 class Taken:
-    """An ``Output`` with room every other time."""
+    """An ``Output`` with room every other time, for more rows each time."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[object, int | None]] = []
         self.late: list[tuple[object, int | None]] = []
         self.watermarks: list[int] = []
-        self.rows_max = self.piece_rows = 2**31
+        self.rows_max = 1
+        self.piece_rows = 2**31
         self._room = False
 
     @property
@@ -42,6 +43,8 @@ class Taken:
         return self._room
 
     def emit(self, batch: RowBatch) -> None:
+        assert len(batch) <= self.rows_max
+        self.rows_max += 1
         self.rows += zip(batch.values, batch.timestamps_ms, strict=True)
 
     def emit_side(self, tag: str, batch: RowBatch) -> None:

@@ -390,6 +390,9 @@ class FakeContext:
         self.woken = False
         self.wake_ms: int | None = None
 
+    def named(self, call: Callable[..., T], *args: object) -> T:
+        return call(*args)
+
     def wake_at_wall(self, wall_ms: int) -> None:
         self.alarms.append(wall_ms)
 
@@ -522,6 +525,7 @@ class FakeCoordinatorContext:
         self._world = world
         self.parallelism = parallelism
         self.staged: str | None = None
+        self.goes_on = False
         self.sent: deque[tuple[int, OperatorEvent]] = deque()
         self.failure: TidegateError | None = None
         self.buffers: dict[str, ResultBuffer] = {}

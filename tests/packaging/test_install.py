@@ -121,7 +121,7 @@ def test_a_wheel_for_this_python_brings_compiled_loops(
 def test_commands_work_without_an_extra(python: Python) -> None:
     assert python("-m", "tidegate", "--help").startswith("Usage: tidegate ")
     assert python("-m", "tidegate", "--version") == f"tidegate {__version__}\n"
-    assert python("-m", "tidegate", "doctor").endswith("all is there that a job needs\n")
+    assert python("-m", "tidegate", "doctor").endswith("everything a job needs is installed\n")
 
 
 def test_the_first_program_runs(python: Python, tmp_path: Path) -> None:

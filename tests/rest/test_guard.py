@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,8 +22,10 @@ from tidegate.config.rest import rest_settings
 from tidegate.model.ids import Epoch
 from tidegate.model.settings import RestSettings, TlsStores
 from tidegate.rest.guard import Guard, check_target
-from tidegate.rest.messages import Forbidden, NotFound
+from tidegate.rest.names import announced
+from tidegate.rest.refusals import Forbidden, NotFound
 from tidegate.testing import ManualClock
+from tidegate.transport.accepting import listening_at
 
 TOKEN = "0123456789abcdef-of-a-test"
 Ask = Callable[..., tuple[int, Any, Mapping[str, str]]]
@@ -91,6 +95,46 @@ def test_another_address_of_this_machine_is_good_only_where_it_was_dialled() -> 
     for given, here in ((asked, "10.0.0.8"), ({}, "10.0.0.7"), ({"Host": "0.0.0.0"}, "::")):
         with pytest.raises(Forbidden):
             guard.check("GET", "/jobs", given, here=here, has_body=False)
+
+
+def test_an_interface_at_every_address_has_the_name_of_its_machine() -> None:
+    machine = socket.gethostname()
+    for everywhere in ("0.0.0.0", "::", ""):
+        unnamed = RestSettings((0, 0), bind_address=everywhere)
+        named = replace(unnamed, address="jobs.example")
+        assert (announced(unnamed), announced(named)) == (machine, "jobs.example")
+        for settings in (unnamed, named):
+            guard = Guard(settings, None, ManualClock())
+            asked = {"Host": f"{machine.upper()}:8081"}
+            guard.check("GET", "/jobs", asked, here="10.0.0.7", has_body=False)
+    assert announced(RestSettings((0, 0))) == "localhost"
+
+
+def test_addresses_of_ipv6_are_served_and_told_as_urls_have_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = made(address="2001:db8::7")
+    assert server.url.startswith("http://[2001:db8::7]:")
+    server.shut()
+    bound: list[tuple[object, object, object]] = []
+    monkeypatch.setattr(
+        socket,
+        "create_server",
+        lambda at, family, dualstack_ipv6, **_: bound.append((at, family, dualstack_ipv6)),
+    )
+    for address in ("127.0.0.1", "::1"):
+        listening_at(address, 0)
+    assert bound == [
+        (("127.0.0.1", 0), socket.AF_INET, False),
+        (("::1", 0), socket.AF_INET6, False),
+    ]
+    guard = Guard(RestSettings((0, 0), bind_address="::"), None, ManualClock())
+    for host, here in (
+        ("[2001:db8::7]:80", "2001:db8::7"),
+        ("[fe80::7]", "fe80::7%eth0"),
+        ("10.0.0.7:80", "::ffff:10.0.0.7"),
+    ):
+        guard.check("GET", "/jobs", {"Host": host}, here=here, has_body=False)
 
 
 @pytest.mark.parametrize(
@@ -229,13 +273,19 @@ def test_a_browser_gets_in_by_a_link_that_works_once(token_file: str) -> None:
         known = {"Authorization": f"bearer {TOKEN}"}
         link = urlsplit(ask("POST", "/login-links", b"", **known, **JSON)[1]["url"])
         status, _, told = ask("GET", f"{link.path}?{link.query}")
-        assert status == 303 and told["Location"] == "/jobs/overview"
+        assert status == 303 and told["Location"] == "/"
         cookie, *limits = told["Set-Cookie"].split("; ")
         assert set(limits) == {"Path=/", "HttpOnly", "SameSite=Strict"} and TOKEN not in cookie
         assert ask("GET", "/jobs", Cookie=f"other=1; {cookie}")[0] == 200
         assert ask("GET", "/jobs", Cookie=f"{cookie}x")[0] == 401
         assert ask("GET", f"{link.path}?{link.query}")[0] == 404
         assert ask("GET", "/login")[0] == 404
+
+
+@pytest.mark.parametrize("path", ["/taskmanagers/metrics", "/taskmanagers/metrics?get=cpu"])
+def test_a_path_that_ends_in_a_word_is_not_taken_for_an_id(path: str) -> None:
+    with serving() as ask:
+        assert ask("GET", path)[:2] == (200, [])
 
 
 def test_a_link_that_is_too_old_lets_nobody_in() -> None:

@@ -6,75 +6,32 @@ from dataclasses import replace
 
 import pytest
 
-from tests.rest.world import DONE, EMPTY, FIRST, JOB, SEEN
-from tests.rest.world import VERTEX as SHARE
-from tidegate.jobmaster.view import FailureView, SlotView, StopView, SubtaskView, VertexView
+from tests.rest.shown import (
+    BESIDE,
+    CAUSE,
+    ENDED,
+    NOW_MS,
+    OLDER,
+    OVER,
+    READER,
+    READS,
+    SINK,
+    SLOTS,
+    SOURCE,
+    TWO,
+    VIEW,
+    WRITER,
+)
+from tests.rest.world import DONE, FIRST, JOB
+from tidegate.jobmaster.view import FailureView, StopView
 from tidegate.jobmaster.view import WaitView as Wait
-from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskFigures
-from tidegate.model.ids import OperatorId, SlotId, VertexId
-from tidegate.model.topology import Edge, FunctionInfo, OperatorInfo, Partitioner
+from tidegate.model.control import ExecutionState, JobStatus
+from tidegate.model.metrics import MetricKey, MetricKind
+from tidegate.rest.refusals import BadRequest
 from tidegate.rest.shapes import job_shapes as jobs
 from tidegate.rest.shapes import metric_shapes as metrics
-from tidegate.rest.shapes.metric_shapes import Shares
+from tidegate.telemetry.picture import waits
 
-NOW_MS = 20_000
-SOURCE, SINK = SHARE.vertex, VertexId(b"b" * 16)
-ONE, TWO, IDLE = SlotId("one"), SlotId("two"), SlotId("idle")
-HALF_S = {
-    ExecutionState.SCHEDULED: 1_100,
-    ExecutionState.DEPLOYING: 1_200,
-    ExecutionState.INITIALIZING: 1_300,
-    ExecutionState.RUNNING: 1_500,
-}
-READS = SubtaskView(
-    0,
-    2,
-    ExecutionState.RUNNING,
-    ONE,
-    HALF_S,
-    SubtaskFigures(rows_in=30, rows_out=20, busy_ms=400, blocked_ms=100, watermark_ms=77),
-    restore_ms=55,
-)
-ENDED = SubtaskView(
-    1,
-    3,
-    ExecutionState.FINISHED,
-    TWO,
-    {**HALF_S, ExecutionState.FINISHED: 9_500},
-    SubtaskFigures(rows_in=5, rows_out=7, busy_ms=60, blocked_ms=9),
-)
-FUNCTIONS = (FunctionInfo("timestamps"), FunctionInfo("map", "line 3 calls a function"))
-READ = OperatorInfo(OperatorId(SOURCE), "read <fast>", functions=FUNCTIONS)
-READER = VertexView(SOURCE, "read <fast>", 2, 128, (READS, ENDED), (READ,))
-WRITER = VertexView(SINK, "write", 1, 64, ())
-SLOTS = (
-    SlotView(ONE, "host-1", 11, 5, 12_000, LongCall("lookup", "a\nb"), "read <fast> (1/2)"),
-    SlotView(TWO, "host-2", 12, 6, 0),
-    SlotView(IDLE, "host-3", 13, 7, 0),
-)
-CAUSE = FailureView(4_000, "it broke", "write (1/1)", ONE, "ValueError", {"kind": "user"})
-BESIDE = FailureView(4_001, "it broke too", "read (2/2)", TWO, "KeyError")
-OLDER = FailureView(3_000, "long ago", "", None)
-VIEW = replace(
-    EMPTY,
-    timestamps_ms={
-        JobStatus.INITIALIZING: 1_000,
-        JobStatus.CREATED: 1_010,
-        JobStatus.RUNNING: 1_600,
-    },
-    restarts=4,
-    rescales=2,
-    vertices=(READER, WRITER),
-    edges=(Edge(SOURCE, SINK, Partitioner.REBALANCE, 0),),
-    failures=(replace(CAUSE, concurrent=(BESIDE,)), OLDER),
-    slots=SLOTS,
-    checkpoints=SEEN,
-)
-OVER = replace(
-    VIEW,
-    status=JobStatus.FAILED,
-    timestamps_ms={**VIEW.timestamps_ms, JobStatus.FAILED: 12_000},
-)
 STATES = [
     "CREATED",
     "SCHEDULED",
@@ -89,9 +46,9 @@ STATES = [
 ]
 IO = {
     "read-bytes": 0,
-    "read-bytes-complete": False,
+    "read-bytes-complete": True,
     "write-bytes": 0,
-    "write-bytes-complete": False,
+    "write-bytes-complete": True,
 }
 
 
@@ -115,6 +72,8 @@ def test_the_job_in_a_list_of_jobs() -> None:
         "pending-operators": 0,
         "jobType": "STREAMING",
         "schedulerType": "Default",
+        "restarts": 4,
+        "last-checkpoint": 1_021,
     }
 
 
@@ -125,6 +84,7 @@ def test_the_page_of_a_job() -> None:
     assert page == {
         "jid": JOB,
         "name": "orders",
+        "application-id": JOB,
         "isStoppable": False,
         "state": "RUNNING",
         "job-type": "STREAMING",
@@ -184,8 +144,16 @@ def test_a_vertex_on_the_page_of_its_job() -> None:
     assert (over["status"], over["end-time"], over["duration"]) == ("FINISHED", 9_500, 8_300)
 
 
+def test_bytes_of_a_vertex_are_those_of_its_subtasks() -> None:
+    counts = {"numBytesIn": 40, "numBytesOut": 3}
+    metrics = {MetricKey(name, MetricKind.COUNTER): count for name, count in counts.items()}
+    subtask = replace(READS, metrics=metrics)
+    shown = jobs.vertex_of(replace(READER, subtasks=(subtask, subtask, ENDED)), NOW_MS)["metrics"]
+    assert (shown["read-bytes"], shown["write-bytes"]) == (80, 6)
+
+
 def test_a_subtask() -> None:
-    assert jobs.subtask_of(VIEW, READS, NOW_MS) == {
+    assert jobs.subtask_of(jobs.hosts(VIEW), READS, NOW_MS) == {
         "subtask": 0,
         "status": "RUNNING",
         "attempt": 2,
@@ -214,13 +182,15 @@ def test_a_subtask() -> None:
             "CANCELING": -1,
         },
     }
-    ended = jobs.subtask_of(VIEW, ENDED, NOW_MS)
+    ended = jobs.subtask_of(jobs.hosts(VIEW), ENDED, NOW_MS)
     assert (ended["end-time"], ended["duration"]) == (9_500, 8_300)
 
 
 def test_the_page_of_a_vertex_has_its_subtasks_and_their_spread() -> None:
     page = jobs.vertex_details(VIEW, READER, NOW_MS)
-    assert page["subtasks"] == [jobs.subtask_of(VIEW, one, NOW_MS) for one in (READS, ENDED)]
+    assert page["subtasks"] == [
+        jobs.subtask_of(jobs.hosts(VIEW), one, NOW_MS) for one in (READS, ENDED)
+    ]
     assert [page[name] for name in ("id", "name", "parallelism", "maxParallelism", "now")] == [
         SOURCE.hex(),
         "read <fast>",
@@ -283,10 +253,16 @@ def test_the_plan_has_the_vertices_and_what_they_read() -> None:
                 "parallelism": 2,
                 "description": "read &lt;fast&gt;<br/>",
                 "functions": [
-                    {"operator": "read <fast>", "function": "timestamps", "by-row": ""},
+                    {
+                        "operator": "read <fast>",
+                        "function": "timestamps",
+                        "each": "row",
+                        "by-row": "",
+                    },
                     {
                         "operator": "read <fast>",
                         "function": "map",
+                        "each": "row",
                         "by-row": "line 3 calls a function",
                     },
                 ],
@@ -368,18 +344,18 @@ def test_long_calls_and_what_a_stop_waits_for() -> None:
         "function": "lookup",
         "stack": ["a", "b"],
     }
-    assert jobs.waits(VIEW) == {"calls": [call], "guests": [], "stop": None}
+    assert waits(VIEW) == {"calls": [call], "guests": [], "stop": None}
     stopping = StopView(700, "/saved", (Wait("write (1/1)", TWO, 300, "insert"),))
-    waits = {"task": "write (1/1)", "slot": "two", "call-duration": 300, "function": "insert"}
-    stop = {"duration": 700, "savepoint": "/saved", "waits-for": [waits]}
-    told = jobs.waits(replace(VIEW, stopping=stopping))
+    share = {"task": "write (1/1)", "slot": "two", "call-duration": 300, "function": "insert"}
+    stop = {"duration": 700, "savepoint": "/saved", "waits-for": [share]}
+    told = waits(replace(VIEW, stopping=stopping))
     assert told == {"calls": [call], "guests": [], "stop": stop}
 
 
 def test_guests_and_the_slots_that_host_them() -> None:
     guest = replace(ENDED, state=ExecutionState.RUNNING, guest=True)
     reader = replace(READER, subtasks=(READS, guest))
-    assert jobs.waits(replace(VIEW, vertices=(reader, WRITER), slots=SLOTS[1:])) == {
+    assert waits(replace(VIEW, vertices=(reader, WRITER), slots=SLOTS[1:])) == {
         "calls": [],
         "guests": [{"task": "read <fast> (2/2)", "slot": "two", "host": "host-2"}],
         "stop": None,
@@ -404,40 +380,63 @@ def test_the_metrics_of_a_job() -> None:
         "lastCheckpointExternalPath": DONE.pointer,
         "numRestarts": 4,
         "numRescales": 2,
+        "numSourcesWithBacklog": 0,
         "uptime": 18_400,
     }
     assert metrics.of_job(OVER, NOW_MS)["uptime"] == -1
 
 
-def test_the_metrics_of_a_subtask() -> None:
-    given = metrics.of_subtask(VIEW, READER, READS, Shares(blocked=0.25, busy=0.5))
-    assert given == {
+def test_the_metrics_of_a_subtask_and_its_operators() -> None:
+    at = "read__fast_"
+    assert metrics.of_subtask(VIEW, READER, READS) == {
         "numRecordsIn": 30,
-        "numRecordsOut": 20,
-        "accumulateBusyTimeMs": 400,
-        "accumulateBackPressuredTimeMs": 100,
-        "initializationTime": 55,
-        "currentInputWatermark": 77,
+        "numRecordsInPerSecond": 1.5,
         "busyTimeMsPerSecond": 500,
-        "idleTimeMsPerSecond": 250,
         "backPressuredTimeMsPerSecond": 250,
+        f"{at}.shop.country.nl.seen": 7,
+        f"{at}.size_count": 9,
+        f"{at}.size_min": 1,
+        f"{at}.size_max": 8,
+        f"{at}.size_mean": 4.5,
+        f"{at}.size_stddev": 2.5,
+        f"{at}.size_median": 0,
+        f"{at}.size_p75": 1,
+        f"{at}.size_p95": 2,
+        f"{at}.size_p98": 3,
+        f"{at}.size_p99": 4,
+        f"{at}.size_p999": 5,
+        "initializationTime": 55,
         "checkpointAlignmentTime": FIRST.alignment_ms * 1_000_000,
         "checkpointStartDelayNanos": FIRST.start_delay_ms * 1_000_000,
+        "checkpointSyncTimeMs": FIRST.sync_ms,
+        "checkpointAsyncTimeMs": FIRST.async_ms,
+        "checkpointStateSize": FIRST.state_size,
+        "checkpointWrittenSize": FIRST.checkpointed_size,
     }
 
 
+def test_metrics_of_several_subtasks_are_put_together() -> None:
+    many: list[dict[str, object]] = [{"rows": 2, "path": "/a"}, {"rows": 4.0, "late": 1}, {}]
+    assert metrics.aggregated(many, None, None) == [{"id": n} for n in ("rows", "path", "late")]
+    whole = {"id": "rows", "min": 2, "max": 4, "avg": 3, "sum": 6, "skew": pytest.approx(33.3, 0.1)}
+    assert metrics.aggregated(many, "rows,path,none", None) == [whole]
+    assert metrics.aggregated(many, "late,rows", "MAX,sum") == [
+        {"id": "late", "max": 1, "sum": 1},
+        {"id": "rows", "max": 4, "sum": 6},
+    ]
+    assert metrics.aggregated([{"rows": 0}, {"rows": 0}], "rows", "skew") == [
+        {"id": "rows", "skew": 0}
+    ]
+    with pytest.raises(BadRequest, match=r"\(agg\) from value \"most\""):
+        metrics.aggregated(many, "rows", "most")
+
+
 def test_backpressure_and_watermarks_by_subtask() -> None:
-    page = metrics.backpressure({0: Shares(0.25, 0.5), 3: Shares(0.75, 0.125)}, NOW_MS)
-    low, high = (
-        {"backpressureLevel": level, "backpressure-level": level} for level in ("low", "high")
-    )
-    assert page == {
+    low = {"backpressureLevel": "low", "backpressure-level": "low"}
+    assert metrics.backpressure(READER, NOW_MS) == {
         "status": "ok",
-        **high,
+        **low,
         "end-timestamp": NOW_MS,
-        "subtasks": [
-            {"subtask": 0, **low, "ratio": 0.25, "idleRatio": 0.25, "busyRatio": 0.5},
-            {"subtask": 3, **high, "ratio": 0.75, "idleRatio": 0.125, "busyRatio": 0.125},
-        ],
+        "subtasks": [{"subtask": 0, **low, "ratio": 0.25, "idleRatio": 0.25, "busyRatio": 0.5}],
     }
     assert metrics.watermarks(READER) == [{"id": "0.currentInputWatermark", "value": "77"}]

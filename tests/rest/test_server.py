@@ -17,10 +17,14 @@ from tests.e2e.rest import Rest
 from tests.rest.served import Served, made
 from tests.rest.world import EMPTY, JOB
 from tidegate import ConfigError, Configuration, StreamExecutionEnvironment
-from tidegate.errors import StorageFailed
+from tidegate.errors import PeerLost, StorageFailed
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import Epoch
-from tidegate.rest.server import Patience, RestServer
+from tidegate.rest.listening import Patience
+from tidegate.rest.messages import response
+from tidegate.rest.server import RestServer
+from tidegate.rest.shapes.finite import finite
+from tidegate.rest.shapes.metric_shapes import answer
 
 
 @pytest.fixture
@@ -76,6 +80,25 @@ def test_a_fault_of_our_own_is_an_answer_too(rest: Rest, client: Served) -> None
     assert [log["event"] for log in logs] == ["a request could not be answered"]
 
 
+def test_a_driver_that_is_too_busy_is_no_fault(rest: Rest, client: Served) -> None:
+    def view() -> object:
+        raise PeerLost("the driver has not said", remedy="Look for a call.")
+
+    client.view = view  # type: ignore[method-assign]
+    with structlog.testing.capture_logs() as logs:
+        status, answer = rest.ask("GET", "/jobs/overview")
+    assert (status, answer) == (503, {"errors": ["the driver has not said", "Look for a call."]})
+    assert logs == []
+
+
+def test_numbers_that_json_lacks_are_told_by_their_names() -> None:
+    odd = {"a": [float("nan"), float("inf")], "b": (-float("inf"), 1.5)}
+    assert finite(odd) == {"a": ["NaN", "Infinity"], "b": ["-Infinity", 1.5]}
+    assert response(odd).text == '{"a":["NaN","Infinity"],"b":["-Infinity",1.5]}'
+    [told] = answer({"rate": float("inf")}, "rate")
+    assert told == {"id": "rate", "value": "Infinity"}
+
+
 def test_connections_that_are_made_as_the_server_ends_are_closed(client: Served) -> None:
     def knock(address: tuple[str, int]) -> None:
         with suppress(OSError):
@@ -109,7 +132,7 @@ def test_connections_that_are_made_as_the_server_ends_are_closed(client: Served)
 def test_half_a_request_is_not_waited_for_long(
     half: bytes, client: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.rest.server.Patience", lambda: Patience(0.2))
+    monkeypatch.setattr("tidegate.rest.listening.Patience", lambda: Patience(0.2))
     monkeypatch.setattr("tidegate.rest.messages.REQUEST_TIMEOUT_S", 0.2)
     server = made()
     with structlog.testing.capture_logs():

@@ -30,6 +30,7 @@ from tidegate.model.elements import RowBatch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
 
+    from tidegate import CommittableMessage, DataStream
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.source import EnumeratorContext, ReaderContext
     from tidegate.model.elements import Batch
@@ -311,12 +312,29 @@ class Ledger:
     def committer(self) -> Committer:
         return Committer(self.run)
 
+    def in_parts(self, durable_s: float) -> LedgerInParts:
+        return LedgerInParts(self.run, self.name, self.slow, self.write_s, durable_s)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInParts(Ledger):
+    """The same, whose committers are a step behind its writers; each writer has one committer.
+
+    So rows of a key come into sight in their order, as those of one subtask.
+    """
+
+    def add_pre_commit_topology(
+        self, committables: DataStream[CommittableMessage]
+    ) -> DataStream[CommittableMessage]:
+        return committables.key_by(lambda message: message.subtask, Types.LONG())
+
 
 class Writer:
     """Writes rows, and at the end of its input that it has ended."""
 
     def __init__(self, sink: Ledger, context: WriterContext) -> None:
         self._sink = sink
+        self._outside = OUTSIDE[sink.run]
         self._name = f"{sink.name}-{context.job}-{context.attempt_name}"
         self._subtask = context.subtask
         self._prepared = 0
@@ -337,8 +355,14 @@ class Writer:
         name = f"{self._name}-{self._prepared}"
         committable = json.dumps([name, self._sink.name, self._rows]).encode()
         self._rows = []
-        durable = asyncio.sleep(self._sink.durable_s) if self._sink.durable_s else None
-        return Prepared((committable,), durable)
+        if not self._sink.durable_s:
+            self._outside.durable.add(name)
+            return Prepared((committable,))
+        return Prepared((committable,), self._flushed(name))
+
+    async def _flushed(self, name: str) -> None:
+        await asyncio.sleep(self._sink.durable_s)
+        self._outside.durable.add(name)
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
         return ()
@@ -349,13 +373,11 @@ class Writer:
 
 class Committer:
     def __init__(self, run: int) -> None:
-        self._run = run
+        self._outside = OUTSIDE[run]
 
     def commit(self, committables: Sequence[bytes]) -> None:
         for committable in committables:
-            name = json.loads(committable)[0]
-            known = OUTSIDE[self._run].committed.setdefault(name, committable)
-            assert known == committable, "one name, two contents"
+            self._outside.commits(json.loads(committable)[0], committable)
 
     def close(self) -> None:
         pass

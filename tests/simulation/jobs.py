@@ -12,6 +12,7 @@ from tests.simulation.functions import (
     Counting,
     Dropping,
     Ledger,
+    LedgerInParts,
     Lookup,
     Numbers,
     SlowHook,
@@ -162,6 +163,12 @@ class Pipeline:
     def sink_uid(self) -> str:
         return f"{self.name} ledger"
 
+    @property
+    def committer_uid(self) -> str:
+        """Of the step whose state holds what the sink has prepared."""
+        in_parts = isinstance(self.sink, LedgerInParts)
+        return f"{self.sink_uid}: LedgerInParts: Committer 1" if in_parts else self.sink_uid
+
     def values(self, number: int) -> tuple[int, ...]:
         """What a number of a source becomes."""
         return (2 * number, 2 * number + 1) if self.shape == "diamond" else (number,)
@@ -214,6 +221,7 @@ class Plan:
         lookup: str,
         calls: bool,
         survivors: bool,
+        parts: bool,
         storage_s: float,
         network_s: float,
     ) -> None:
@@ -246,6 +254,8 @@ class Plan:
         self.logged = Random(f"logged {run}").random() < 0.3
         if calls:
             self._draw_calls(Random(f"calls of {run}"))
+        if parts:
+            self._draw_parts(Random(f"parts of {run}"))
         self.rescaled = self.fell_back = False
         self.restarts = LASTING
         # Drawn apart, so that the other runs are still those that their seeds have always been.
@@ -263,6 +273,13 @@ class Plan:
         # barriers are aligned by force, all that stands before a slow step comes first.
         self.timeout_ms = 300_000
         self.lease_ms = 10_000
+
+    def _draw_parts(self, chance: Random) -> None:
+        """Sinks whose committers are a step of their own, and whose writers flush for long."""
+        self.pipelines = [
+            replace(each, sink=each.sink.in_parts(chance.choice([0.05, 0.3, 1.0])))
+            for each in self.pipelines
+        ]
 
     @property
     def call_s(self) -> float:

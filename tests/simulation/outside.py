@@ -51,7 +51,8 @@ LONG_S = 0.02
 
 @dataclass(slots=True)
 class Outside:
-    """One run's world. committed: by the name of a committable. faults: what must never happen.
+    """One run's world. committed: by the name of a committable. durable: names of what was flushed.
+    faults: what must never happen.
 
     breaking: numbers at which a function raises, each just once. pointed: every checkpoint that a
     pointer has ever named, with who wrote that. block: lets a call of a function take its time;
@@ -64,6 +65,7 @@ class Outside:
     begun: defaultdict[Process, list[float]] = field(default_factory=lambda: defaultdict(list))
     triggered: dict[tuple[Process, int, CheckpointId], float] = field(default_factory=dict)
     committed: dict[str, bytes] = field(default_factory=dict)
+    durable: set[str] = field(default_factory=set)
     attempts: list[Attempt] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     breaking: set[int] = field(default_factory=set)
@@ -143,6 +145,13 @@ class Outside:
         if self.breaking and value in self.breaking:
             self.breaking.discard(value)
             raise RuntimeError(f"simulated: {value} breaks the function")
+
+    def commits(self, name: str, committable: bytes) -> None:
+        """A committable is committed, for the first time or again."""
+        if name not in self.durable:
+            self.faults.append(f"{name} is committed before it is durable")
+        if self.committed.setdefault(name, committable) != committable:
+            self.faults.append(f"{name} has two contents")
 
     def rows(self) -> Iterator[list[object]]:
         """All that was committed, with the sink that wrote it."""

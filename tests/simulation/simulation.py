@@ -70,6 +70,7 @@ def simulate(
     calls: bool = False,
     ends: bool = False,
     survivors: bool = False,
+    parts: bool = False,
 ) -> Run:
     """Run one seed. mode: how barriers are handled, else that is drawn too.
 
@@ -77,9 +78,11 @@ def simulate(
     it is stopped, and a subtask does not hear that its savepoint is complete. calls: whether calls
     of functions take time, and block their slot. ends: whether people suspend, cancel and stop the
     job, and go on with it in the ways there are. survivors: whether slots that live host the
-    subtasks of lost ones, and slots are lost again and again.
+    subtasks of lost ones, and slots are lost again and again. parts: whether committers of sinks
+    are a step of their own, behind writers that flush for long.
     """
     kinds = {"unheard": unheard, "calls": calls, "ends": ends, "survivors": survivors}
+    kinds["parts"] = parts
     try:
         return _Simulation(seed, mode, lookup, **kinds).run()
     finally:
@@ -97,6 +100,7 @@ class _Simulation:
         calls: bool,
         ends: bool,
         survivors: bool,
+        parts: bool,
     ) -> None:
         self._seed = seed
         self._unheard = unheard
@@ -117,6 +121,7 @@ class _Simulation:
             lookup=lookup,
             calls=calls,
             survivors=survivors,
+            parts=parts,
             storage_s=odds.storage_delay_s,
             network_s=odds.network_delay_s,
         )

@@ -77,7 +77,7 @@ class Inspector:
             if pipeline.shape == "twice" and self._plan.exactly_once:
                 yield from self._counts(operators.get(pipeline.checking_uid), "last", keys)
         rows = [row[1:] for row in committed if row[0] == pipeline.name]
-        sink = operators.get(pipeline.sink_uid)
+        sink = operators.get(pipeline.committer_uid)
         if sink is not None:
             rows += self._prepared(sink)
         # A committable may be committed already, so its rows are counted once.

@@ -55,6 +55,11 @@ def test_at_least_once_loses_nothing_and_doubles_some() -> None:
     assert sum(run.doubled > 0 for run in runs) >= 1
 
 
+def test_committers_behind_the_writers_commit_nothing_before_it_is_durable() -> None:
+    runs = [simulate(seed, parts=True) for seed in range(1, 31)]
+    assert [(run.seed, run.faults) for run in runs if run.faults] == []
+
+
 def test_on_survivors_nothing_is_lost_or_doubled_and_guests_return() -> None:
     runs = [simulate(seed, survivors=True) for seed in range(700, 730)]
     seeds = [*SURVIVORS_FAILED, *range(730, 740)]

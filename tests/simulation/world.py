@@ -21,8 +21,9 @@ from tidegate.errors import PeerLost, SlotLost, StorageFailed, TidegateError
 from tidegate.ha.filesystem import open_chain
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import SlotId
+from tidegate.model.settings import LogSettings
 from tidegate.model.versions import versions
-from tidegate.slot.driver_link import Printing
+from tidegate.slot.driver_link import SlotLog
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World as SlotWorld
 from tidegate.storage.checkpoints import CheckpointStorage
@@ -285,7 +286,7 @@ class World:
                 ),
                 log=started.log,  # type: ignore[arg-type]
                 secret=b"",
-                show=lambda printed: None,
+                heard=lambda logged: None,
             ),
             Provider(self, process),
         )
@@ -348,7 +349,7 @@ class World:
                 pause=lambda: asyncio.sleep(pause_s * self.chance.random()),
                 owns_process=False,
             ),
-            Printing(0, self.clock().monotonic_ms),
+            SlotLog(SlotId(process.name), LogSettings(), self.clock()),
             pid=len(self.slots),
             host="simulated",
         )

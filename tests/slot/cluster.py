@@ -29,9 +29,15 @@ from tidegate.model.control import (
 )
 from tidegate.model.elements import CheckpointOptions
 from tidegate.model.ids import CheckpointId, Epoch, ExecutionId, JobId, OperatorId, SlotId, VertexId
-from tidegate.model.settings import CheckpointSettings, FailoverStrategy, JobSettings, SlotSettings
+from tidegate.model.settings import (
+    CheckpointSettings,
+    FailoverStrategy,
+    JobSettings,
+    LogSettings,
+    SlotSettings,
+)
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
-from tidegate.slot.driver_link import Printing
+from tidegate.slot.driver_link import SlotLog
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World as SlotWorld
 from tidegate.storage.checkpoints import CheckpointStorage
@@ -88,6 +94,7 @@ class Cluster:
         keys: Mapping[str, KeyBy] | None = None,
         wrap: Callable[[CheckpointStorage], object] = lambda storage: storage,
         threads: bool = False,
+        owns_process: bool = False,
     ) -> None:
         self.topology = topology
         self.settings = settings
@@ -106,6 +113,7 @@ class Cluster:
         self._operators = operators
         self._keys = keys or {}
         self._wrap = wrap
+        self._owns_process = owns_process
         self._pool = ThreadPoolExecutor(1) if threads else None
         self._listener = None
 
@@ -130,10 +138,10 @@ class Cluster:
             ),
             log=structlog.get_logger(),
             pause=lambda: asyncio.sleep(0),
-            owns_process=False,
+            owns_process=self._owns_process,
         )
-        printing = Printing(0, self.clock.monotonic_ms)
-        made = self.slots[slot] = Slot(slot, world, printing, pid=1, host="host")
+        log = SlotLog(slot, LogSettings(), self.clock)
+        made = self.slots[slot] = Slot(slot, world, log, pid=1, host="host")
         self.running[slot] = asyncio.ensure_future(
             made.run(self._listener.address, versions={"tidegate": "1"}, request="r")
         )

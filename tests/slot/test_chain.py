@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,8 @@ from tidegate.transport.credit import credit_for
 class Stateless:
     """The backend of an operator that asks for nothing."""
 
-    before_batch = None
+    def __init__(self, before_batch: Callable[[Batch], None] | None = None) -> None:
+        self.before_batch = before_batch
 
 
 WITHOUT_STATE: Any = Stateless()
@@ -95,7 +97,9 @@ class InPieces(Plain):
 class Line:
     """A chain of operators, one after the other, in front of one channel."""
 
-    def __init__(self, *operators: Operator, credit: int = 1_000) -> None:
+    def __init__(
+        self, *operators: Operator, credit: int = 1_000, backend: Any = WITHOUT_STATE
+    ) -> None:
         self.sent: list[Element] = []
         self.waiting = Waiting()
         self.granted = 0
@@ -110,7 +114,7 @@ class Line:
             ChainedOperator(
                 operator,
                 UNOPENED,
-                WITHOUT_STATE,
+                backend,
                 ChainOutput(room, clock, share=False),
                 self.turn,
                 waiting,
@@ -346,3 +350,108 @@ def test_order_is_kept_whatever_waits_and_whenever_there_is_room(data: st.DataOb
         for value in (element.values if isinstance(element, RowBatch) else [element])
     ]
     assert arrived == expected
+
+
+class Woken(Plain):
+    """Gives a row each time it has its turn."""
+
+    def on_ready(self, out: Output) -> None:
+        out.emit(RowBatch([f"woken {self.name}"]))
+
+
+def test_operators_behind_one_at_work_are_woken_and_those_before_it_later() -> None:
+    line = Line(Woken("a"), InPieces("b", waits=True), Woken("c"))
+    assert line.chain.ready()
+    assert line.values == ["woken c"] and not line.chain.idle
+    assert not line.chain.ready(), "the second one is at work"
+    assert line.values == ["woken c", "woken c"]
+    line.waiting.done()
+    line.chain.advance()
+    assert line.values == ["woken c", "woken c", "woken abc"] and line.chain.idle
+
+
+def test_an_operator_that_is_woken_at_work_hears_of_it_behind_its_work() -> None:
+    class Slow(Woken):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            return InPieces(self.name, waits=True).process(batch, port, out)
+
+    line = Line(Slow("a"))
+    line.accept(1)
+    line.chain.head.ready()
+    assert line.values == []
+    line.waiting.done()
+    line.chain.advance()
+    assert line.values == ["1a", "woken a"] and line.chain.idle
+
+
+def test_a_chain_is_finished_only_once_its_operators_have_drained() -> None:
+    class Waits(Plain):
+        drained = False
+
+    last = Waits("b")
+    line = Line(Plain("a"), last)
+    ending = line.chain.finish()
+    next(ending)
+    assert not line.chain.finishing and line.values == []
+    last.drained = True
+    assert list(ending) == [] and line.chain.finishing
+    assert line.values == ["endab", "endb"]
+
+
+def test_results_are_brought_to_their_declared_types_also_those_of_side_outputs() -> None:
+    class Splitting(Plain):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            out.emit_side("odd", RowBatch([]))
+            out.emit_side("odd", batch)
+            out.emit(batch)
+            return None
+
+    def texts(batch: Batch) -> Batch:
+        assert isinstance(batch, RowBatch)
+        return RowBatch([str(value) for value in batch.values])
+
+    def halves(batch: Batch) -> Batch:
+        assert isinstance(batch, RowBatch)
+        return RowBatch([value / 2 for value in batch.values])
+
+    line = Line(Splitting("a"))
+    given_to: list[RowBatch] = []
+    convert = {None: texts, "odd": halves}
+    line.chain.head.out = out = ChainOutput(Room(), ManualClock(), share=True, convert=convert)
+    out.takers(None).append(Kept(given_to))
+    out.takers("odd").append(Kept(given_to))
+    line.accept(3)
+    assert given_to == [RowBatch([1.5]), RowBatch(["3"])]
+    assert (out.rows, out.beside.rows, out.unread) == (1, 1, {})
+
+
+class Kept:
+    """Keeps what it is given."""
+
+    def __init__(self, batches: list[RowBatch]) -> None:
+        self._batches = batches
+
+    def accept(self, batch: Batch) -> None:
+        assert isinstance(batch, RowBatch)
+        self._batches.append(batch)
+
+
+def test_all_operators_are_told_though_one_raises_and_the_first_error_is_raised() -> None:
+    told: list[Operator] = []
+
+    def tell(operator: Operator) -> None:
+        told.append(operator)
+        raise ValueError(f"{len(told)}")
+
+    first, second = Plain("a"), Plain("b")
+    with pytest.raises(ValueError, match="1"):
+        Line(first, second).chain.tell(tell)
+    assert told == [second, first]
+
+
+def test_the_backend_prepares_for_each_batch_before_its_operator_has_it() -> None:
+    prepared: list[Batch] = []
+    line = Line(Plain("a"), backend=Stateless(prepared.append))
+    line.accept(1)
+    line.accept(2)
+    assert prepared == [RowBatch([1]), RowBatch([2])] and line.values == ["1a", "2a"]

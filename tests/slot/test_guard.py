@@ -17,6 +17,7 @@ from tidegate.clock import SystemClock
 from tidegate.errors import PeerLost
 from tidegate.model.control import Cancel, LongCall, Pulse, PulseHeard, Refused, SlotLeaving
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId, VertexId
+from tidegate.model.metrics import MetricKey, MetricKind
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.process import guard as guards
 from tidegate.slot.process.guard import (
@@ -37,6 +38,8 @@ SECRET = b"s" * 32
 LIMIT_S = 100.0
 SLOT = SlotId("slot-1")
 EXECUTION = ExecutionId(SubtaskId(VertexId(b"v"), 0), Attempt(1), Epoch(1))
+SIZE = MetricKey("size", MetricKind.GAUGE)
+ROWS = MetricKey("rows", MetricKind.COUNTER)
 
 
 class Driver:
@@ -223,9 +226,29 @@ def test_it_beats_again_and_again_under_the_slots_name(
     slot = guarded(driver.address)
     driver.wait_for(lambda: len(driver.beats) >= 3)
     assert set(driver.names) == {"pulse:slot-1"}
-    slot.say(Pulse(SLOT, memory_bytes=7))
-    driver.wait_for(lambda: driver.beats[-1].memory_bytes == 7)
+    slot.say(Pulse(SLOT, process={SIZE: 7}))
+    driver.wait_for(lambda: driver.beats[-1].process == {SIZE: 7})
     assert slot.said == []
+
+
+def test_the_driver_is_told_the_metrics_that_have_changed_and_all_on_a_new_link(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address)
+    slot.say(Pulse(SLOT, metrics={EXECUTION: {SIZE: 1, ROWS: 5}}))
+    driver.wait_for(lambda: told(driver, {SIZE: 1, ROWS: 5}) == 1)
+    driver.wait_for(lambda: driver.beats[-1].metrics == {})
+    slot.say(Pulse(SLOT, metrics={EXECUTION: {SIZE: 1, ROWS: 6}}))
+    driver.wait_for(lambda: told(driver, {ROWS: 6}) == 1)
+    driver.wait_for(lambda: driver.beats[-1].metrics == {})
+    driver.cut()
+    driver.wait_for(lambda: told(driver, {SIZE: 1, ROWS: 6}) == 1)
+    assert told(driver, {SIZE: 1, ROWS: 5}) == 1
+
+
+def told(driver: Driver, metrics: dict[MetricKey, int]) -> int:
+    """How often the driver was told just these of the subtask."""
+    return sum(beat.metrics == {EXECUTION: metrics} for beat in driver.beats)
 
 
 @pytest.mark.parametrize("how", ["encrypted", "sealed"])
@@ -350,8 +373,8 @@ def test_a_subtask_that_ends_in_time_costs_its_slot_nothing(
     slot = guarded(driver.address, cancel_timeout_ms=100)
     driver.wait_for(lambda: len(driver.beats) >= 1)
     slot.say(SubtaskOver(EXECUTION, closed=True))
-    slot.say(Pulse(SLOT, memory_bytes=1))
-    driver.wait_for(lambda: driver.beats[-1].memory_bytes == 1)
+    slot.say(Pulse(SLOT, process={SIZE: 1}))
+    driver.wait_for(lambda: driver.beats[-1].process == {SIZE: 1})
     driver.say(Cancel(EXECUTION))  # crossed with the news of the end
     before = len(driver.beats)
     driver.wait_for(lambda: len(driver.beats) > before + 20)
@@ -368,8 +391,8 @@ def test_operators_that_are_closing_are_not_interrupted_and_have_a_limit_of_thei
     driver.say(Cancel(EXECUTION))
     assert slot.told() == EXECUTION
     slot.say(SubtaskOver(EXECUTION, closed=False))
-    slot.say(Pulse(SLOT, memory_bytes=1))
-    driver.wait_for(lambda: driver.beats[-1].memory_bytes == 1)
+    slot.say(Pulse(SLOT, process={SIZE: 1}))
+    driver.wait_for(lambda: driver.beats[-1].process == {SIZE: 1})
     interrupted = len(slot.process.signals)
     slot.process.wait_for(lambda: signal.SIGKILL in slot.process.signals)
     assert slot.process.signals[interrupted:] == [signal.SIGKILL]
@@ -432,6 +455,7 @@ class Played(Process):
     """
 
     waits_on = None
+    is_open = True
 
     def __init__(self, times_ms: Sequence[int], *words: object) -> None:
         super().__init__()

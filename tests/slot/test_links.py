@@ -123,6 +123,24 @@ def test_a_reader_tells_a_sender_in_its_own_slot_and_over_a_link() -> None:
     assert sent == [bytes(frame(FrameKind.SIZE, number=11))]
 
 
+def test_bytes_are_counted_where_rows_leave_the_slot_and_of_arrow_batches_in_both_cases() -> None:
+    sent: list[bytes] = []
+    here, peer = links(), SlotId("far")
+    here.accept(_Wire(sent))
+    batch = ArrowBatch(pa.record_batch({"a": [1, 2]}))
+    for slot, crosses in ((peer, True), (HERE, False)):
+        far = here.to_consumer(execution(), CHANNEL, slot)
+        output = ChannelOutput(CHANNEL, SlotSettings(), far, Room())
+        output.resize(100)
+        output.rows(rows(1, 2), 0)
+        output.mark(Watermark(7))
+        expected = len(element(rows(1, 2))) if crosses else 0
+        assert output.bytes_sent == expected
+        output.arrow(batch)
+        assert output.bytes_sent == expected + batch.batch.nbytes
+    assert len(sent) == 3
+
+
 class _Wire:
     """A link that keeps what it is given."""
 

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
-from operator import itemgetter
+from dataclasses import dataclass, make_dataclass
+from operator import attrgetter, itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkformat.key_groups import KeyGroupRange
+from tests.loops.both import both_forms
 from tests.worlds.subtask import Into
 from tidegate.api.operator import KeyBy, OutputPlan
 from tidegate.api.rows.batches import copied
-from tidegate.api.rows.column_rows import ColumnRows
+from tidegate.api.rows.column_rows import VALUE, ColumnRows
 from tidegate.errors import GraphError
 from tidegate.model.chance import SeededChance
 from tidegate.model.elements import (
@@ -63,14 +65,15 @@ class Sent:
         subtask: int = 0,
         share: bool = False,
         trace: bool = True,
+        read_as_columns: bool = True,
     ) -> Route:
         return make_route(
-            OutputPlan(0, key, partition),
+            OutputPlan(0, key, partition, read_as_columns),
             partitioner,
             self.channels,
             max_parallelism=MAX_PARALLELISM,
             subtask=subtask,
-            settings=SlotSettings(object_reuse=share, trace_functions=trace),
+            settings=SlotSettings(object_reuse=share, trace_functions=trace, loops=COMPILED),
             chance=SeededChance(7),
             where="the edge from 'a' to 'b'",
         )
@@ -100,10 +103,21 @@ def rows(*values: object) -> RowBatch:
     return RowBatch(list(values))
 
 
+@dataclass
+class Record:
+    k: str
+    v: int
+
+
+Wide = make_dataclass("Wide", [f"f{n}" for n in range(11)])
+COMPILED = both_forms()[1].form
 KEY = KeyBy(selector=lambda pair: pair[0], key_type=Types.LONG())
-TEXT_KEY = KeyBy(selector=lambda pair: str(pair[0]))
+CALLED_KEY = KeyBy(selector=lambda pair: str(pair[0]))
 NUMBER = KeyBy(selector=lambda number: number * 3 % 7)
 PAIRS = [(n % 5, n) for n in range(40)]
+DICTS = [{"k": f"k{n % 7}", "v": n} for n in range(40)]
+RECORDS = [Record(f"k{n % 7}", n) for n in range(40)]
+TEXTS = [(n, f"k{n % 7}" if n % 3 else "\ud800\0ä") for n in range(40)]
 
 
 def columns_of(sent: Sent) -> list[bool]:
@@ -140,7 +154,22 @@ def keyed_rows(sent: Sent) -> list[list[tuple[object, ...]]]:
         (KeyBy(selector=itemgetter(1)), PAIRS),
         (KeyBy(selector=lambda pair: pair[0] + pair[1]), PAIRS),
         (NUMBER, list(range(40))),
-        (TEXT_KEY, PAIRS),
+        (CALLED_KEY, PAIRS),
+        (KeyBy(selector=itemgetter(1)), TEXTS),
+        (KeyBy(selector=lambda pair: pair[1], key_type=Types.STRING()), TEXTS),
+        (KEY, TEXTS),
+        (KeyBy(selector=lambda text: text), [text for _, text in TEXTS]),
+        (KEY, [*TEXTS[:15], (1, 2), *TEXTS[15:]]),
+        (KeyBy(selector=itemgetter(1)), [*TEXTS[:15], (None, "a"), *TEXTS[15:]]),
+        (KeyBy(column="k"), [*DICTS[:15], {"k": "a", "v": None}, *DICTS[15:]]),
+        (KeyBy(selector=attrgetter("k")), [Record("b", None), *RECORDS]),
+        (KeyBy(selector=itemgetter(1)), [(None, 1), *PAIRS]),
+        (KeyBy(selector=lambda row: row["k"]), DICTS),
+        (KeyBy(column="k"), DICTS),
+        (KeyBy(column="v", key_type=Types.LONG()), DICTS),
+        (KeyBy(column="k"), [*DICTS[:15], {"v": 1, "k": "a"}, *DICTS[15:]]),
+        (KeyBy(selector=attrgetter("k")), RECORDS),
+        (KeyBy(column="v"), RECORDS),
         (KEY, [*PAIRS[:15], (1, "x"), *PAIRS[15:]]),
         (KEY, [*PAIRS[:15], (True, 1), *PAIRS[15:]]),
         (KEY, [*PAIRS[:15], (1, 2**70), *PAIRS[15:]]),
@@ -158,14 +187,39 @@ def test_rows_of_numbers_are_keyed_as_columns_with_the_same_results(
             route.batch(RowBatch(part, list(range(len(part)))), 0)
         sent.flushed()
         found.append(keyed_rows(sent))
-        assert any(columns_of(sent)) == (trace and key is not TEXT_KEY)
+        assert any(columns_of(sent)) == (trace and key is not CALLED_KEY)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "of_columns"),
+    [
+        (1, True),
+        ((1, 2, 3), True),
+        ((1, 2, 3, 4), False),
+        ({"k": 1, "v": 2}, True),
+        ({"k": 1, "v": 2, "w": 3}, False),
+        (Record("a", 1), True),
+        (Wide(*range(11)), False),
+    ],
+)
+def test_rows_of_many_fields_are_columns_for_who_evaluates_columns(
+    value: object, of_columns: bool
+) -> None:
+    by = {dict: lambda row: row["k"], Record: attrgetter("k"), Wide: attrgetter("f0")}
+    key = KeyBy(selector=by.get(type(value), (lambda row: row) if value == 1 else itemgetter(0)))
+    for read_as_columns in (True, False):
+        sent = Sent(1)
+        route = sent.route(Partitioner.HASH, key=key, read_as_columns=read_as_columns)
+        route.batch(rows(value), 0)
+        sent.flushed()
+        assert columns_of(sent) == [read_as_columns or of_columns]
 
 
 def test_rows_that_are_no_columns_are_not_tried_again() -> None:
     sent = Sent(1, rows=4)
     route = sent.route(Partitioner.HASH, key=KEY)
-    for batch in ([(1, 2), (3, 4)], [(1, "x"), (3, "y")], [(1, 2), (3, 4)]):
+    for batch in ([(1, 2), (3, 4)], [(1, b"x"), (3, b"y")], [(1, 2), (3, 4)]):
         route.batch(rows(*batch), 0)
         sent.flushed()
     assert columns_of(sent) == [True, False, False]
@@ -174,7 +228,7 @@ def test_rows_that_are_no_columns_are_not_tried_again() -> None:
 def test_columns_and_rows_of_one_channel_keep_their_order() -> None:
     sent = Sent(1, rows=100)
     channel = sent.channels[0]
-    one, two = (ColumnRows([np.arange(n)], is_tuple=False) for n in (3, 2))
+    one, two = (ColumnRows([np.arange(n)], form=VALUE) for n in (3, 2))
     for batch in (one, two, rows(9), one):
         channel.rows(batch, 0)
     assert sent.flushed() == [[0, 1, 2, 0, 1, 9, 0, 1, 2]]
@@ -387,6 +441,7 @@ ROUTES = [
 @given(
     channels=st.integers(1, 5),
     batches=st.lists(st.lists(st.integers(-9, 9), max_size=12), max_size=6),
+    columns=st.booleans(),
 )
 def test_each_row_goes_to_one_channel_in_order_and_with_its_time(
     partitioner: Partitioner,
@@ -394,12 +449,17 @@ def test_each_row_goes_to_one_channel_in_order_and_with_its_time(
     partition: Callable[[object, int], int] | None,
     channels: int,
     batches: list[list[int]],
+    columns: bool,
 ) -> None:
     sent = Sent(channels, rows=4)
     route = sent.route(partitioner, key=key, partition=partition)
     number = 0
     for values in batches:
-        route.batch(RowBatch(list(values), list(range(number, number + len(values)))), 0)
+        times = list(range(number, number + len(values)))
+        made = ColumnRows(
+            [np.array(values, np.int64)], form=VALUE, stamps=np.array(times, np.int64)
+        )
+        route.batch(made if columns else RowBatch(list(values), times), 0)
         number += len(values)
     sent.flushed()
     arrived: list[tuple[int, object]] = []
@@ -462,6 +522,13 @@ def test_rebalance_deals_out_arrow_batches_whole() -> None:
     for n in range(4):
         route.batch(ArrowBatch(pa.record_batch({"v": [n, n]})), 0)
     assert sent.flushed() == [[0, 0, 2, 2], [1, 1, 3, 3]]
+
+
+def test_rebalance_deals_out_columns_as_columns() -> None:
+    sent = Sent(2, rows=100)
+    sent.route(Partitioner.REBALANCE).batch(ColumnRows([np.arange(5)], form=VALUE), 0)
+    assert sent.flushed() == [[0, 2, 4], [1, 3]]
+    assert all(isinstance(each, ColumnRows) for parts in sent.elements for each in parts)
 
 
 def test_shuffle_reaches_every_channel_and_not_always_in_the_same_turn() -> None:

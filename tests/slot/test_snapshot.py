@@ -24,7 +24,7 @@ from tidegate.storage.stores import Stores
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from tidegate.storage.places import Place
@@ -40,7 +40,7 @@ GROUP = 2_500
 class Share:
     """One subtask's share with some 40,000 bytes of state, and the folder that it goes to."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: Sequence[Awaitable[None]] = ()) -> None:
         settings = CheckpointSettings(
             storage="filesystem", directory=str(folder), inline_threshold_bytes=0
         )
@@ -60,7 +60,7 @@ class Share:
         self.snapshot = SubtaskSnapshot(
             barrier,
             [(OPERATOR, self.pending)],
-            [],
+            durable,
             in_flight,
             (OPERATOR, OPERATOR),
             SnapshotTimes(0.0, 0.0, 0, 0, 0),
@@ -137,6 +137,32 @@ def test_one_that_was_cancelled_while_it_was_written_leaves_nothing(share: Share
         await ready
         assert await share.snapshot.write(share.place, share.run_blocking) is None
         assert share.files() == []
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_state_is_written_while_operators_make_durable_what_is_theirs(
+    tmp_path: Path, given_up: bool
+) -> None:
+    async def work() -> None:
+        flushed = asyncio.get_running_loop().create_future()
+        share = Share(tmp_path, durable=[flushed])
+        ready = share.ready()
+        await share.encode()
+        await ready
+        durable = asyncio.create_task(share.snapshot.durable())
+        writing = asyncio.create_task(share.snapshot.write(share.place, share.run_blocking))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert share.files() and not writing.done()
+        if given_up:
+            share.snapshot.cancel()
+            assert await writing is None and share.files() == []
+            durable.cancel()
+        else:
+            flushed.set_result(None)
+            assert OPERATOR in (await writing or {})
 
     asyncio.run(work())
 

@@ -1,11 +1,13 @@
 """State on disk says what is wrong as state in memory does."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.state.disk_world import Disk
+from tests.state.on_disk import maps
 from tidegate import (
     AggregateFunction,
     AggregatingStateDescriptor,
@@ -14,8 +16,9 @@ from tidegate import (
     UserError,
     ValueStateDescriptor,
 )
-from tidegate.errors import SerializerIncompatible
+from tidegate.errors import SerializerIncompatible, StorageFailed
 from tidegate.model.ids import CheckpointId
+from tidegate.slot.subtask.metering import ROCKSDB_FIGURES
 from tidegate.state.disk.store import RocksDBStore
 from tidegate.typeinfo.types import LONG
 
@@ -39,6 +42,20 @@ def test_a_value_of_another_type_than_its_states_is_refused_when_it_is_encoded(d
         "operator 'counts', state 'numbers', key 'a', at the entry 'seven'"
     )
     subtask.backend.close()
+
+
+def test_rocksdb_tells_its_own_figures_until_it_is_closed(disk: Disk) -> None:
+    [subtask] = disk.begun(1)
+    backend = subtask.backend
+    assert backend.figure("rocksdb.estimate-num-keys") is None, "nothing is open yet"
+    for key in range(100):
+        subtask.on(key).backend.keyed_state(NUMBERS).update(key)  # type: ignore[attr-defined]
+    backend.snapshot(CheckpointId(1)).finish()
+    assert all(backend.figure(name) is not None for name in ROCKSDB_FIGURES)
+    assert (backend.figure("rocksdb.cur-size-all-mem-tables") or 0) > 0
+    assert backend.figure("rocksdb.no-such-thing") is None
+    backend.close()
+    assert backend.figure("rocksdb.estimate-num-keys") is None
 
 
 def test_a_restored_state_of_another_kind_or_without_its_namespace_is_refused(disk: Disk) -> None:
@@ -98,3 +115,28 @@ def test_accumulators_of_many_windows_are_read_at_once(
         assert state.get() == number + (number < 60)
     assert len(singles) == 10
     again.backend.close()
+
+
+def test_a_snapshot_goes_on_behind_one_that_could_not_be_linked(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [subtask] = disk.begun(1)
+    maps(subtask).put(1, 10)
+    first = subtask.backend.snapshot(CheckpointId(1))
+    first.finish()
+    with monkeypatch.context() as patched:
+        patched.setattr(RocksDBStore, "link", no_space)
+        with pytest.raises(StorageFailed, match="No space left"):
+            disk.uploaded(first)
+    maps(subtask).put(2, 20)
+    second = subtask.backend.snapshot(CheckpointId(2))
+    second.finish()
+    state = disk.uploaded(second)
+    subtask.backend.close()
+    [again] = disk.gone_on([state], 1)
+    assert dict(maps(again).items()) == {1: 10, 2: 20}
+    again.backend.close()
+
+
+def no_space(store: RocksDBStore, folder: Path) -> None:
+    raise StorageFailed("No space left on device")

@@ -11,7 +11,7 @@ from tidegate.storage.arrow_fs import ArrowStore
 from tidegate.storage.fsspec_fs import FsspecStore
 from tidegate.storage.local import LocalStore
 from tidegate.storage.memory import MemoryFiles
-from tidegate.storage.store import write_new
+from tidegate.storage.store import StoreGuarantees, Trials, write_new
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
@@ -22,6 +22,21 @@ def test_a_path_and_its_url_open_the_same_files(tmp_path: Path) -> None:
     write_new(Stores().open(str(tmp_path)), "f", b"1")
     assert isinstance(Stores().open(tmp_path.as_uri()), LocalStore)
     assert Stores().open(tmp_path.as_uri()).read("f") == b"1"
+
+
+def test_stores_of_one_device_are_tried_out_once(tmp_path: Path) -> None:
+    trials = Trials()
+    tried = StoreGuarantees(atomic_create=True, atomic_rename=False)
+    trials.of(tmp_path.stat().st_dev, lambda: tried)
+    assert LocalStore(str(tmp_path / "chk-7"), trials=trials).guarantees is tried
+    assert LocalStore(str(tmp_path / "chk-7")).guarantees.atomic_rename
+
+
+def test_a_trial_that_failed_says_nothing_of_other_stores() -> None:
+    trials = Trials()
+    for created in (False, True):
+        found = StoreGuarantees(atomic_create=created, atomic_rename=True)
+        assert trials.of("bucket", lambda found=found: found) is found
 
 
 def test_a_scheme_that_arrow_lacks_goes_to_fsspec() -> None:

@@ -3,12 +3,14 @@
 import math
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.model.nullable import FieldValues, masked
 from tidegate.traced.evaluation import Doubt, Evaluation
 from tidegate.traced.symbols import (
     ARITHMETIC,
@@ -31,10 +33,18 @@ doubles = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True),
     st.sampled_from([0.0, -0.0, 1.5, 2.0**53, -(2.0**63)]),
 )
-rows = st.lists(st.tuples(longs, doubles, st.booleans()), min_size=1, max_size=8)
+texts = st.sampled_from(["", "a", "A", "a\0", "\ud800", "1"])
+Batch = list[tuple[Any, ...]]
+whole_rows = st.tuples(longs, doubles, st.booleans(), texts)
+rows_with_nulls = st.tuples(
+    *(st.none() | of for of in (st.integers(-9, 9), doubles, st.booleans(), texts))
+)
+rows = st.lists(whole_rows, min_size=1, max_size=8) | st.lists(
+    rows_with_nulls, min_size=1, max_size=8
+)
 leaves = st.one_of(
     st.sampled_from([Field(0, 0), Field(0, 1), Field(0, 2), Field(0, -1)]),
-    st.one_of(longs, doubles, st.booleans()).map(Constant),
+    st.one_of(longs, doubles, st.booleans(), texts, st.none()).map(Constant),
 )
 
 
@@ -69,23 +79,59 @@ def same(a: object, b: object) -> bool:
     return type(a) is type(b) and a == b
 
 
-def fields(batch: list[tuple[int, float, bool]]) -> dict[tuple[int, int | str | None], np.ndarray]:
-    columns = list(zip(*batch, strict=True))
-    kinds = (np.int64, np.float64, np.bool_)
-    made = [np.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]
-    return {(0, name): made[name] for name in (0, 1, 2, -1)}
+def fields(batch: Batch) -> dict[Field, FieldValues]:
+    made: list[FieldValues] = []
+    for field, nothing in zip(zip(*batch, strict=True), (0, 0.0, False, None), strict=True):
+        absent = np.array([value is None for value in field])
+        kind = np.object_ if nothing is None else type(nothing)
+        filled = [nothing if value is None else value for value in field]
+        made.append(masked(np.array(filled, kind), absent))
+    return {Field(0, name): made[name] for name in (0, 1, 2, -1)}
 
 
 @given(expressions, rows)
-def test_what_is_evaluated_is_what_python_gives(
-    expression: Expression, batch: list[tuple[int, float, bool]]
-) -> None:
+def test_what_is_evaluated_is_what_python_gives(expression: Expression, batch: Batch) -> None:
     try:
         found = Evaluation(fields(batch), len(batch)).column(expression).tolist()
     except Doubt:
         return
     expected = [plainly(expression, row) for row in batch]
     assert all(map(same, found, expected)), (found, expected)
+
+
+@given(st.sampled_from(["eq", "ne"]), st.just(Field(0, -1)) | texts.map(Constant), rows)
+def test_texts_are_compared_without_doubt(operation: str, other: Expression, batch: Batch) -> None:
+    expression = Binary(operation, Field(0, 3), other)
+    found = Evaluation(
+        {**fields(batch), Field(0, 3): fields(batch)[Field(0, -1)]}, len(batch)
+    ).column(expression)
+    assert found.dtype == np.bool_
+    assert found.tolist() == [plainly(expression, row) for row in batch]
+
+
+@given(rows, st.sampled_from(["eq", "ne"]), st.sampled_from([0, 1, 2, -1]), st.data())
+def test_what_may_be_none_is_compared_without_doubt(
+    batch: Batch, operation: str, at: int, data: st.DataObject
+) -> None:
+    there = [row[at] for row in batch if row[at] is not None]
+    others: list[Expression] = [Field(0, at), Constant(None)]
+    if there:
+        others.append(Constant(data.draw(st.sampled_from(there))))
+    for other in others:
+        expression = Binary(operation, Field(0, at), other)
+        column = Evaluation(fields(batch), len(batch)).column(expression)
+        assert column.tolist() == [plainly(expression, row) for row in batch]
+
+
+@pytest.mark.parametrize("operation", ["add", "mul", "and_", "lt", "ge"])
+def test_none_is_not_computed_with(operation: str) -> None:
+    evaluation = Evaluation(fields([(1, 1.0, True, "a"), (None, 2.0, False, "b")]), 2)
+    with pytest.raises(Doubt):
+        evaluation.column(Binary(operation, Field(0, 0), Constant(1)))
+    with pytest.raises(Doubt):
+        evaluation.column(Unary("neg", Field(0, 0)))
+    assert evaluation.column(Binary("add", Field(0, 1), Constant(1))).tolist() == [2.0, 3.0]
+    assert evaluation.column(Field(0, 0)).tolist() == [1, None]
 
 
 KEYS, FACTOR, MASK = 1_000, 2654435761, 0xFFFFFFFF
@@ -102,7 +148,7 @@ KEYS, FACTOR, MASK = 1_000, 2654435761, 0xFFFFFFFF
 )
 def test_functions_of_numbers(function: Callable[[int], object], values: list[int]) -> None:
     traced = trace(function)
-    evaluation = Evaluation({(0, None): np.array(values, np.int64)}, len(values))
+    evaluation = Evaluation({Field(0, None): np.array(values, np.int64)}, len(values))
     columns = [evaluation.column(each).tolist() for each in traced.expressions]
     found = list(zip(*columns, strict=True)) if traced.is_tuple else columns[0]
     assert found == [function(value) for value in values]
@@ -127,6 +173,6 @@ def test_functions_of_numbers(function: Callable[[int], object], values: list[in
 def test_what_python_might_do_otherwise_is_doubted(
     function: Callable[[int], object], value: int
 ) -> None:
-    evaluation = Evaluation({(0, None): np.array([value], np.int64)}, 1)
+    evaluation = Evaluation({Field(0, None): np.array([value], np.int64)}, 1)
     with pytest.raises(Doubt):
         evaluation.column(trace(function).expressions[0])

@@ -6,6 +6,7 @@ from operator import attrgetter, itemgetter
 
 import pytest
 
+from tidegate.api.rows.column_rows import RowForm
 from tidegate.traced.projection import Projection
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Binary, Constant, Field, trace
@@ -24,7 +25,7 @@ def test_a_function_becomes_the_expressions_of_its_result() -> None:
     assert traced.is_tuple
     assert traced.expressions == (
         Field(0, 0),
-        Binary("mul", Field(0, "price"), Constant(3)),
+        Binary("mul", Field(0, "price", attribute=True), Constant(3)),
         Constant(7),
         Binary("gt", Field(0, "n"), Constant(2)),
     )
@@ -40,6 +41,49 @@ def test_one_expression_is_no_tuple() -> None:
     traced = trace(lambda n: n - 1)
     assert not traced.is_tuple
     assert traced.expressions == (Binary("sub", Field(0, None), Constant(1)),)
+
+
+def test_a_dict_is_a_result_where_one_may_be() -> None:
+    name = "b"
+    traced = trace(lambda row: {"a": row["x"], name: row["y"] * 2, "c": 1}, named=True)
+    assert traced.form == RowForm(names=("a", "b", "c"))
+    assert traced.expressions == (
+        Field(0, "x"), Binary("mul", Field(0, "y"), Constant(2)), Constant(1)
+    )  # fmt: skip
+    assert trace(lambda row: {"a": row}, named=True).form == RowForm(names=("a",))
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda row: {}, "its result has no fields"),
+        (lambda row: {1: row}, "a part of type dict"),
+        (lambda row: {row["a"]: 1}, "do not take it"),
+        (lambda row: {"a": {"b": row}}, "a part of type dict"),
+        (lambda row: {**row, "a": 1}, "does what symbols do not show"),
+        (lambda row: {name: row for name in "ab"}, "stores something"),
+    ],
+)
+def test_dicts_that_are_no_rows_of_columns_are_refused(
+    function: Callable[..., object], why: str
+) -> None:
+    with pytest.raises(NotPure, match=why):
+        trace(function, named=True)
+
+
+def test_what_is_asked_about_none_is_compared_with_it() -> None:
+    most = 3
+    traced = trace(lambda row: (row.a is None, (row["b"] is not None) & (row[0] > most), row[1]))
+    assert traced.expressions == (
+        Binary("eq", Field(0, "a", attribute=True), Constant(None)),
+        Binary(
+            "and_",
+            Binary("ne", Field(0, "b"), Constant(None)),
+            Binary("gt", Field(0, 0), Constant(3)),
+        ),
+        Field(0, 1),
+    )
+    assert trace(lambda n: n != None).expressions == trace(lambda n: n is not None).expressions  # noqa: E711
 
 
 def test_a_value_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +141,14 @@ def storing(n: int) -> int:
         (lambda n: "%s" % n == "5", "makes a text of a value"),  # noqa: UP031
         (lambda n: "%r" % (n,) == "5", "does what symbols do not show"),  # noqa: UP031
         (lambda n: b"%a" % n == b"5", "makes a text of a value"),
-        (lambda n: n is None, "does what symbols do not show"),
+        (lambda row: row[0] + "x", "more with a text than compare"),
+        (lambda row: "x" * row[0], "more with a text than compare"),
+        (lambda row: row[0] < "x", "more with a text than compare"),
+        (lambda n: n is n, "does what symbols do not show"),
+        (lambda n: None is n, "does what symbols do not show"),
+        (lambda n: n < None, "a part of type NoneType"),
+        (lambda n: None, "a part of type NoneType"),
+        (lambda n: {"a": n}, "its result is of type dict"),
         (lambda n: math, "it reads 'math', which is of type module"),
         (lambda n: undefined, "does not exist"),  # noqa: F821
         (lambda n: (), "its result has no fields"),
@@ -124,7 +175,7 @@ def test_what_does_more_than_symbols_show_is_refused(
     [
         (itemgetter(1), (Field(0, 1),), False),
         (itemgetter(1, -1), (Field(0, 1), Field(0, -1)), True),
-        (attrgetter("price"), (Field(0, "price"),), False),
+        (attrgetter("price"), (Field(0, "price", attribute=True),), False),
         (Projection((2,)), (Field(0, 2),), True),
     ],
 )

@@ -114,6 +114,17 @@ def test_a_batch_of_texts_has_the_key_groups_of_each_text() -> None:
     assert made.dtype == np.int16
 
 
+@pytest.mark.parametrize("greatest", [65_535, 65_536, 2**40])
+@pytest.mark.parametrize("max_parallelism", [128, 100])
+def test_a_large_batch_of_numbers_has_the_key_groups_of_each(
+    greatest: int, max_parallelism: int
+) -> None:
+    numbers = [*range(0, greatest, greatest // 999), greatest]
+    made = KeyHasher(None, max_parallelism).key_groups(numbers)
+    each = [key_group_of_hash(hash_long(number), max_parallelism) for number in numbers]
+    assert made.tolist() == each
+
+
 def test_an_empty_batch_has_no_key_groups_and_no_type() -> None:
     hasher = KeyHasher(None, 128)
     assert hasher.key_groups([]).tolist() == []

@@ -6,12 +6,15 @@ from hypothesis import strategies as st
 
 from tidegate.typeinfo.long_index import LongIndex
 
+SMALL = st.integers(0, 300) | st.sampled_from([2**17 - 1, 2**17])
 LONGS = (
     st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5) | st.integers(0, 40).map((1024).__mul__)
 )
+BATCHES = st.lists(st.lists(LONGS, max_size=60) | st.lists(SMALL, max_size=60), max_size=8)
+"""Batches of small keys only are looked up in another way."""
 
 
-@given(batches=st.lists(st.lists(LONGS, max_size=60), max_size=8))
+@given(batches=BATCHES)
 def test_the_index_finds_what_a_dict_finds(batches: list[list[int]]) -> None:
     index = LongIndex()
     model: dict[int, int] = {}
@@ -25,7 +28,7 @@ def test_the_index_finds_what_a_dict_finds(batches: list[list[int]]) -> None:
         assert index.find(keys).tolist() == [model[key] for key in batch]
 
 
-@given(batches=st.lists(st.lists(LONGS, max_size=400), max_size=8))
+@given(batches=st.lists(st.lists(LONGS, max_size=400) | st.lists(SMALL, max_size=400), max_size=8))
 def test_the_index_places_each_new_key_once(batches: list[list[int]]) -> None:
     index = LongIndex()
     model: dict[int, int] = {}

@@ -42,9 +42,39 @@ def by_closure() -> Callable[[Any], Any]:
     return lambda value: (connection, value)
 
 
+def by_class() -> type:
+    """A class of a function, which goes by value with what it holds."""
+
+    class Guarded:
+        limit = 3
+        lock = threading.Lock()
+
+    return Guarded
+
+
+def too_early() -> Callable[[], Any]:
+    """A function that uses a variable which has no value yet."""
+    made: list[Callable[[], Any]] = []
+
+    def reads() -> Any:
+        return later
+
+    made.append(lambda: reads())
+    if made:
+        return made[0]
+    later = 1  # pyright: ignore[reportUnreachable]
+    return reads
+
+
 @pytest.mark.parametrize(
     ("value", "part"),
     [
+        ({"fine": 1, "held": threading.Lock()}, "the entry 'held' is a lock"),
+        ([1, {"held": threading.Lock()}], "the entry 'held' is a lock"),
+        (by_class(), r"'lock' of class by_class\.<locals>\.Guarded is a lock"),
+        (by_class()(), r"'lock' of class by_class\.<locals>\.Guarded is a lock"),
+        ({"all": "fine"}, "^$"),
+        (too_early(), "^$"),
         (by_global(), "the global variable 'lock', which locked uses, is a lock"),
         (
             by_closure(),

@@ -169,7 +169,11 @@ class Into:
     """The far end of a channel: keeps what is sent."""
 
     def __init__(self, elements: list[Element]) -> None:
-        self.send = elements.append
+        self._elements = elements
+
+    def send(self, element: Element) -> int:
+        self._elements.append(element)
+        return 0
 
 
 class From:
@@ -278,7 +282,7 @@ class World:
         self.subtask.input._intake._piece.rows = rows
         self.subtask.input._intake._portion.rows = rows
         for chained in self.subtask.chain.operators:
-            chained._piece.rows = rows
+            chained.work.piece.rows = rows
         return self
 
     def start(self) -> "World":
@@ -345,9 +349,10 @@ class Sending:
         self._world = world
         self._number = number
 
-    def send(self, element: Element) -> None:
+    def send(self, element: Element) -> int:
         self._world.sent[self._number].append(element)
         self._world.log.append(f"sent {_short(element)}")
+        return 10 * len(element) if isinstance(element, RowBatch) else 0
 
 
 class _ToAll:

@@ -28,6 +28,11 @@ class CoordinatorContext(Protocol):
         """Folder of the data written for the operator's source in this run; else None."""
         ...
 
+    @property
+    def goes_on(self) -> bool:
+        """True if the job ends with a savepoint, so that another reads on behind the end."""
+        ...
+
     def send(self, subtask: int, event: OperatorEvent) -> None:
         """Sends an event to a subtask; held back while the subtask's gateway is closed."""
         ...

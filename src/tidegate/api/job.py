@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from tidegate.errors import TidegateError
     from tidegate.jobmaster.view import JobView
-    from tidegate.model.control import JobStatus, RowCounts
-    from tidegate.model.ids import CheckpointId, JobId, SlotId
+    from tidegate.model.control import JobStatus, RowCounts, Samples, ThreadStack
+    from tidegate.model.ids import CheckpointId, JobId, SlotId, VertexId
+    from tidegate.model.logs import LogFilter, LogPage
 
 
 class FailureKind(Enum):
@@ -190,11 +191,12 @@ def _many(count: int, what: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JobExecutionResult:
-    """End of a job. runtime_ms: from submission to the end."""
+    """End of a job. runtime_ms: from submission to the end. savepoint: that it has ended with."""
 
     job_id: JobId
     runtime_ms: int
     summary: JobSummary | None = None
+    savepoint: str | None = None
 
     def __repr__(self) -> str:
         told = f"job {self.job_id} ended after {self.runtime_ms / 1_000:.1f} s"
@@ -207,6 +209,10 @@ class JobExecutionResult:
     def get_net_runtime(self) -> int:
         """Milliseconds from submission to the end."""
         return self.runtime_ms
+
+    def get_savepoint(self) -> str | None:
+        """Path of the savepoint that a batch was to end with; None of any other job."""
+        return self.savepoint
 
     def get_summary(self) -> JobSummary | None:
         """Rows, checkpoints and restarts of the job; None if it had ended in an earlier run."""
@@ -318,12 +324,46 @@ class JobClient(Protocol):
         """
         ...
 
+    def thread_dump(self, slot: SlotId | None = None) -> Future[tuple[ThreadStack, ...]]:
+        """Stacks of all threads of a slot, or of the driver, as they are now.
+
+        Fails with PeerLost if the slot does not answer within five seconds, as while it is in a
+        call of a function that does not return.
+        """
+        ...
+
+    def call_samples(self, slot: SlotId, vertex: VertexId) -> Future[Samples]:
+        """Where the time of a vertex's subtasks in a slot goes, by Python frames and by keys.
+
+        The slot samples them for a minute from this call on, and answers with what it has: nothing
+        at first. Fails as `thread_dump`.
+        """
+        ...
+
+    def log(
+        self,
+        wanted: LogFilter | None = None,
+        *,
+        after: int | None = None,
+        limit: int = 1_000,
+    ) -> LogPage:
+        """Newest records of the job's log, or the next ones after those of an earlier page.
+
+        Records are those of the driver, of the slots and of functions in them, with the step that
+        was at work. wanted: chooses some. after: of the earlier page. limit: at most 1,000.
+        """
+        ...
+
     def view(self) -> JobView:
         """State of the job as a frozen value."""
         ...
 
     def collected(self, name: str) -> Iterator[object]:
         """Records that the collect sink of that name has made available."""
+        ...
+
+    def collected_waiting(self, name: str, count: int) -> list[object]:
+        """The oldest records of a collect sink that nobody has taken, so many at most."""
         ...
 
     def collected_chunks(self, name: str) -> Iterator[list[object] | pa.RecordBatch]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from tidegate.api.pieces import TURN_S
 
@@ -40,7 +40,12 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Batch, OperatorEvent, Watermark, WatermarkStatus
     from tidegate.model.ids import CheckpointId, JobId, OperatorId
     from tidegate.model.settings import SlotSettings
+    from tidegate.model.topology import Delivery
     from tidegate.typeinfo.types import TypeInformation
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Pause(Enum):
@@ -279,6 +284,10 @@ class OperatorTasks(Protocol):
         """A pool of at most this many threads for this operator alone, which must close it."""
         ...
 
+    def named(self, call: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """Calls a function; tasks that it makes log in the name of this operator."""
+        ...
+
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         """Runs a coroutine on the slot's loop; its failure is the subtask's.
 
@@ -356,6 +365,9 @@ class Operator:
     """How long a batch is to take that the operator is given, seconds; it is given fewer rows where
     these take longer. Functions of whole batches get more time, so that they are called less."""
 
+    counts_on_clock: bool = False
+    """Whether its results depend on the wall clock, so that there are none of bounded input."""
+
     asks_later: bool = False
     """Whether it asks for keyed state while it works, and not only in ``open``."""
 
@@ -374,6 +386,24 @@ class Operator:
         With each stands why it is called for each row; empty if it is not.
         """
         return MappingProxyType({})
+
+    @property
+    def delivery(self) -> Delivery | None:
+        """Promise of a sink; None of other operators."""
+        return None
+
+    @property
+    def by_window(self) -> Mapping[str, str]:
+        """Functions that may be evaluated for all keys of a window at once, as in ``by_row``.
+
+        With each stands why it is called for each window of a key; empty if it is not.
+        """
+        return MappingProxyType({})
+
+    @property
+    def reads_columns(self) -> bool:
+        """True if rows that come as columns are evaluated as columns."""
+        return "" in self.by_row.values()
 
     def check(self) -> None:
         """Called when the job is submitted, before anything is started; may block.
@@ -479,11 +509,13 @@ class OutputPlan:
     """The code of an edge. edge: index into ``Topology.edges``.
 
     partition: custom partitioner ``(key, number of targets) -> target``; for CUSTOM edges only.
+    read_as_columns: the operator behind the edge evaluates columns of rows.
     """
 
     edge: int
     key: KeyBy | None = None
     partition: Callable[[object, int], int] | None = None
+    read_as_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,17 @@ class ResultBuffer:
             self._error = self._error or error
             self._changed.notify_all()
 
+    def waiting(self, count: int) -> list[object]:
+        """The oldest records that wait, so many at most; they stay."""
+        with self._changed:
+            found: list[object] = []
+            for chunk in self._chunks:
+                rows = chunk[: count - len(found)]
+                found += rows if isinstance(rows, list) else dict_rows(rows)
+                if len(found) >= count:
+                    break
+            return found
+
     def take(self) -> Chunk | None:
         """The oldest chunk, waiting for one; None at the end. Raises the job's error."""
         with self._changed:

@@ -151,13 +151,17 @@ class Committer(Protocol):
 class Sink(Protocol):
     """A picklable description of a destination of records.
 
-    It may have a method ``check``, which does what ``Operator.check`` does.
+    It may have a method ``check``, which does what ``Operator.check`` does, and an attribute
+    ``delivery`` (``Delivery``), what it promises; without one a sink that commits is taken for
+    exactly-once, any other for at-least-once.
     """
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
         """Writer of a subtask, with the writer states assigned to it.
 
-        Called after what the restored checkpoint held was committed. On the slot's loop.
+        Called after what the restored checkpoint held was committed. On the slot's loop. It is then
+        told of the barriers that have passed meanwhile, by ``prepare_commit`` and ``snapshot``,
+        whose state is not used: these checkpoints have the restored one.
         """
         ...
 

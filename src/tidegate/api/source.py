@@ -122,6 +122,11 @@ class EnumeratorContext(Protocol[Split_contra]):
         """Folder of the data written for the source in this run; else None."""
         ...
 
+    @property
+    def goes_on(self) -> bool:
+        """True if the job ends with a savepoint, so that another reads on behind the end."""
+        ...
+
     def assign(self, subtask: int, splits: Sequence[Split_contra]) -> None:
         """Gives splits to a reader that is ready."""
         ...

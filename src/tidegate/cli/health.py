@@ -25,6 +25,7 @@ from tidegate.loops.forms import VARIABLE as LOOPS_VARIABLE
 from tidegate.loops.forms import choose
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
+from tidegate.transport.accepting import listening_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -53,9 +54,9 @@ class Verdict(Enum):
     """Severity of a finding of a check."""
 
     OK = "ok"
-    ABSENT = "not there"
+    ABSENT = "not installed"
     """Nothing that was asked for needs it."""
-    DOUBTFUL = "doubtful"
+    DOUBTFUL = "warning"
     MISSING = "missing"
     """A job would not run."""
 
@@ -193,7 +194,7 @@ def _packages(needed: set[str], installed: Callable[[str], str | None]) -> Itera
         about = f"extra '{extra}'" if extra else "packages"
         install = f"pip install 'tidegate[{extra}]'" if extra else "pip install tidegate"
         if not unmet:
-            found = ", ".join(map(str, packages)) if extra else f"all {len(packages)} are there"
+            found = ", ".join(map(str, packages)) if extra else f"all {len(packages)} are installed"
             yield Finding(about, Verdict.OK, found)
         else:
             wrong = any(each.installed is not None for each in unmet)
@@ -288,7 +289,7 @@ def _ports(settings: Configuration) -> Iterator[Finding]:
 
 def _is_free(host: str, port: int) -> bool:
     try:
-        socket.create_server((host, port)).close()
+        listening_at(host, port).close()
     except OSError:
         return False
     return True

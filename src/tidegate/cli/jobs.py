@@ -55,11 +55,40 @@ def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | 
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job that has left records. sign: says how to reach its driver, if there is one."""
+    """A job that has left records, or the sign of a driver, or both.
+
+    record: None where the records are in ZooKeeper. sign: says how to reach its driver, if there is
+    one.
+    """
 
     name: str
-    record: JobRecord
+    record: JobRecord | None
     sign: DoorSign | None
+
+    @property
+    def id(self) -> str:
+        """The id of the job; "" where nothing tells it."""
+        if self.record is not None:
+            return self.record.job
+        return "" if self.sign is None else self.sign.job
+
+    @property
+    def status(self) -> JobStatus:
+        """RUNNING while a driver leads the job; after that how it ended."""
+        return JobStatus.RUNNING if self.record is None else self.record.status
+
+    @property
+    def newest_checkpoint(self) -> str | None:
+        completed = () if self.record is None else self.record.completed
+        return completed[-1].location if completed else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReachableJob:
+    """A job whose driver takes requests."""
+
+    name: str
+    sign: DoorSign
 
 
 class JobFolder:
@@ -85,13 +114,15 @@ class JobFolder:
         """The job of that name or id. Raises UserError if there is none."""
         jobs = self.jobs()
         for job in jobs:
-            if name in (job.name, job.record.job):
+            if name in (job.name, job.id):
                 return job
         known = ", ".join(f"'{job.name}'" for job in jobs)
         raise UserError(
             f"There is no job '{name}'",
             where=self.directory,
-            remedy=f"It has {known}." if known else "No job has kept records in this folder.",
+            remedy=f"It has {known}."
+            if known
+            else "No job has kept records in this folder, or its records are in ZooKeeper.",
         )
 
     def lives(self, name: str) -> bool:
@@ -105,10 +136,19 @@ class JobFolder:
         Raises UserError if it does not run, and what it answers. Meanwhile the reasons for a long
         wait are printed to standard error.
         """
+        job = self.running(name)
+        target = request.get("directory")
+        if isinstance(target, str) and target.strip():
+            # The driver has a current folder of its own.
+            request = {**request, "directory": paths.absolute(target)}
+        return ask_at(job.sign, job.name, request, tell=lambda text: click.echo(text, err=True))
+
+    def running(self, name: str) -> ReachableJob:
+        """The running job of that name or id. Raises UserError if it cannot be asked."""
         job = self.job(name)
-        if job.record.status is not JobStatus.RUNNING:
+        if job.status is not JobStatus.RUNNING:
             raise UserError(
-                f"The job has ended: {job.record.status.value}",
+                f"The job has ended: {job.status.value}",
                 where=f"job '{job.name}'",
                 remedy="'tidegate list' shows which jobs run.",
             )
@@ -120,11 +160,7 @@ class JobFolder:
                 remedy="See the log of its driver; 'tidegate run --from latest' goes on with a job "
                 "whose driver was killed.",
             )
-        target = request.get("directory")
-        if isinstance(target, str) and target.strip():
-            # The driver has a current folder of its own.
-            request = {**request, "directory": paths.absolute(target)}
-        return ask_at(job.sign, job.name, request, tell=lambda text: click.echo(text, err=True))
+        return ReachableJob(job.name, job.sign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +179,8 @@ class JobState:
 
 def state_of(job: KnownJob) -> JobState:
     """Asks the driver of a job that has not ended."""
-    if job.record.status is not JobStatus.RUNNING:
-        return JobState(job.record.status.value)
+    if job.status is not JobStatus.RUNNING:
+        return JobState(job.status.value)
     if job.sign is None:
         return JobState("not reachable")
     try:
@@ -165,4 +201,5 @@ def _known(store: Store, directory: str, name: str) -> KnownJob | None:
 
     chain = Stores().open(paths.join(directory, paths.chain_folder(name)))
     record = asyncio.run(newest_record(FileSystemHaStore(chain, at_once)))
-    return None if record is None else KnownJob(name, record, read_sign(store, name))
+    sign = read_sign(store, name)
+    return None if record is None and sign is None else KnownJob(name, record, sign)

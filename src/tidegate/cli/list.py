@@ -77,15 +77,18 @@ def list_jobs(
             _duration(state.running_since_ms, now_ms, as_json=as_json),
             state.parallelism,
             state.restarts,
-            job.record.job,
+            job.id,
             job.sign.rest if job.sign and state.status not in GONE else None,
-            job.record.completed[-1].location if job.record.completed else None,
+            job.newest_checkpoint,
         )
         for job, state in ((job, state_of(job)) for job in folder.jobs())
         if which == "all" or state.status in _MEANT[which]
     ]
-    meant = "no job" if which == "all" else f"no {which} job"
-    none = f"{meant} has kept records in {folder.directory}"
+    none = (
+        f"no job has kept records in {folder.directory}, or its records are in ZooKeeper"
+        if which == "all"
+        else f"no {which} job is known in {folder.directory}"
+    )
     _show(_HEAD, rows, none=none, as_json=as_json)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from rich.console import Console
 
 from tidegate.cli.tables import show
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
@@ -76,7 +77,7 @@ def migrate(
         rewrite_flink_savepoint(source, target, moved=_pairs("--moved", moved))
         click.echo(f"savepoint of Flink: {target}")
         return
-    with state_as_data(trusted=trusted):
+    with state_as_data(trusted=trusted), Console(stderr=True).status(source) as status:
         report = migrate_savepoint(
             source,
             target,
@@ -84,6 +85,7 @@ def migrate(
             uids=_pairs("--map", uids),
             moved=_pairs("--moved", moved),
             key_file=key_file,
+            on_operator=lambda what: status.update(f"{what} of {source}"),
         )
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=2))

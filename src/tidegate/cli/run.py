@@ -7,7 +7,8 @@ import os
 import runpy
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -26,6 +27,7 @@ from tidegate.datastream.process.outside import (
     CONFIGURATION_VARIABLE,
     RUNTIME_VARIABLE,
     SETTINGS_VARIABLE,
+    START_TOLD_TO,
 )
 from tidegate.errors import TidegateError, UserError
 from tidegate.graph.runtime import load_runtime
@@ -33,12 +35,20 @@ from tidegate.pyflink import install, uninstall
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
     from tidegate.config.configuration import Configuration
 
 
-@click.command(context_settings=AS_PROGRAM)
+class RunCommand(click.Command):
+    """Remembers its arguments as they were given, for a process that is given the same."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=RunCommand, context_settings=AS_PROGRAM)
 @with_runtime
 @click.option(
     "-s",
@@ -54,13 +64,36 @@ if TYPE_CHECKING:
     help="Who owns that snapshot and may delete it: you (no_claim, the default) or the job "
     "(claim).",
 )
+@click.option(
+    "--end-with-savepoint",
+    metavar="FOLDER",
+    help="Of a batch on Spark, leave its state in a savepoint in FOLDER, for a live job.",
+)
+@click.option("--watch", is_flag=True, help="Draw the job in the terminal as it runs.")
+@click.option(
+    "-d",
+    "--detached",
+    is_flag=True,
+    help="Run it in the background, and return once its job runs.",
+)
+@click.option(
+    "--log-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With -d, file to which the output is added; by default a new one in this folder.",
+)
 @with_summary_file
 @with_settings
 @with_program
+@click.pass_obj
 def run(
+    given: tuple[str, ...],
     runtime: str | None,
     restore: str | None,
     claim_mode: str | None,
+    end_with_savepoint: str | None,
+    watch: bool,
+    detached: bool,
+    log_file: Path | None,
     allow_non_restored: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
@@ -74,15 +107,45 @@ def run(
 
     The program receives these options through get_execution_environment(). What it sets itself
     takes precedence.
+
+    With -d the program runs in a process of its own that outlives the shell. The command prints the
+    job's id, the address of its page, and the file with its output; if the program ends before its
+    job runs, it prints the end of that output and ends with the program's code. Unless a port is
+    set, the page gets a free one on this machine.
     """
+    if detached and START_TOLD_TO not in os.environ:
+        if watch:
+            raise click.UsageError("--watch draws here, and with -d the job runs elsewhere.")
+        from tidegate.cli.detached import start_detached
+
+        start_detached(given, script, log_file, load_configuration(config, dynamic))
+        return
     settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     if restore is not None:
         settings.set(recovery.RESTORE_PATH, restore, where="command line, --from")
     if claim_mode is not None:
         settings.set(recovery.RESTORE_CLAIM_MODE, claim_mode, where="command line, --claim-mode")
+    if end_with_savepoint is not None:
+        where = "command line, --end-with-savepoint"
+        settings.set(execution.END_WITH_SAVEPOINT, end_with_savepoint, where=where)
     write_summaries_to(summary_file, settings)
-    with pyflink_modules(as_pyflink):
+    with pyflink_modules(as_pyflink), _told(), _watching() if watch else nullcontext():
         run_program(script, args, runtime, config, settings)
+
+
+def _watching() -> AbstractContextManager[None]:
+    from tidegate.cli.drawn import watching  # loads what else is not needed
+
+    return watching()
+
+
+def _told() -> AbstractContextManager[None]:
+    """Tells how the job starts, if this process was started detached."""
+    if START_TOLD_TO not in os.environ:
+        return nullcontext()
+    from tidegate.cli.detached import telling_start  # loads what else is not needed
+
+    return telling_start(int(os.environ.pop(START_TOLD_TO)))
 
 
 def settings_of(

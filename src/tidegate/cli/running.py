@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import click
+from rich.console import Console
 
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.cli.jobs import folder_of
@@ -13,6 +14,8 @@ from tidegate.cli.options import tell, with_folder, with_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from tidegate.cli.jobs import JobFolder
 
 FORMATS = click.Choice([format.value.lower() for format in SavepointFormatType])
 
@@ -63,7 +66,7 @@ def savepoint(
         "format": format.upper(),
         "trigger_id": trigger_id,
     }
-    path = str(folder_of(dynamic, config, checkpoints).ask(job, request))
+    path = str(_asked(folder_of(dynamic, config, checkpoints), job, request))
     tell(path, as_json=as_json, savepoint=path)
 
 
@@ -86,7 +89,8 @@ def checkpoint(
 
     The checkpoint belongs to the job, which deletes it like any other.
     """
-    asked = folder_of(dynamic, config, checkpoints).ask(job, {"do": "checkpoint", "full": full})
+    request = {"do": "checkpoint", "full": full}
+    asked = _asked(folder_of(dynamic, config, checkpoints), job, request)
     done = cast("Mapping[str, object]", asked)
     in_memory = f"checkpoint {done['checkpoint']} in the driver's memory"
     facts = {"checkpoint": done["checkpoint"], "path": done["pointer"]}
@@ -118,7 +122,7 @@ def stop(
     job's execution.checkpointing.savepoint-dir.
     """
     request = {"do": "stop", "drain": drain, "directory": target, "format": format.upper()}
-    path = str(folder_of(dynamic, config, checkpoints).ask(job, request))
+    path = str(_asked(folder_of(dynamic, config, checkpoints), job, request))
     tell(path, as_json=as_json, savepoint=path)
 
 
@@ -151,5 +155,11 @@ def cancel(
         tell(f"cancelled {job}", as_json=as_json, savepoint=None)
     else:
         request = {"do": "cancel with savepoint", "directory": with_savepoint}
-        path = str(folder.ask(job, request))
+        path = str(_asked(folder, job, request))
         tell(path, as_json=as_json, savepoint=path)
+
+
+def _asked(folder: JobFolder, job: str, request: Mapping[str, object]) -> object:
+    """Asks a job for what may take long; a terminal shows meanwhile that it is waited for."""
+    with Console(stderr=True).status(f"{request['do']} of '{job}'"):
+        return folder.ask(job, request)

@@ -35,6 +35,17 @@ class RuntimeExecutionMode(Enum):
     AUTOMATIC = "AUTOMATIC"
 
 
+class BatchShuffleMode(Enum):
+    """How tasks of a batch give each other rows on Spark.
+
+    ALL_EXCHANGES_BLOCKING: by Spark's shuffle, a stage after the other. ALL_EXCHANGES_PIPELINED: by
+    links between slots that all run at once.
+    """
+
+    ALL_EXCHANGES_BLOCKING = "ALL_EXCHANGES_BLOCKING"
+    ALL_EXCHANGES_PIPELINED = "ALL_EXCHANGES_PIPELINED"
+
+
 PARALLELISM: Final = ConfigOption(
     "parallelism.default",
     _POSITIVE,
@@ -52,6 +63,20 @@ RUNTIME_MODE: Final = ConfigOption(
     EnumType(RuntimeExecutionMode),
     RuntimeExecutionMode.STREAMING,
     "STREAMING, BATCH (bounded input, no checkpoints, final results only), or AUTOMATIC.",
+)
+BATCH_SHUFFLE_MODE: Final = ConfigOption(
+    "execution.batch-shuffle-mode",
+    EnumType(BatchShuffleMode),
+    BatchShuffleMode.ALL_EXCHANGES_BLOCKING,
+    "On Spark in BATCH: ALL_EXCHANGES_BLOCKING runs stages over Spark's own shuffle, "
+    "ALL_EXCHANGES_PIPELINED runs slots that are linked. Local jobs are always pipelined.",
+)
+END_WITH_SAVEPOINT: Final[ConfigOption[str | None]] = ConfigOption(
+    "tidegate.batch.savepoint-dir",
+    _TEXT,
+    None,
+    "Folder in which a batch on Spark leaves a savepoint at its end, for a live job to go on from. "
+    "Event time then ends with the input's last watermark: windows and timers beyond stay open.",
 )
 JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
     "pipeline.name", _TEXT, None, "Name of the job; by default, the name of the script."
@@ -144,6 +169,8 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     PARALLELISM,
     MAX_PARALLELISM,
     RUNTIME_MODE,
+    BATCH_SHUFFLE_MODE,
+    END_WITH_SAVEPOINT,
     JOB_NAME,
     GLOBAL_JOB_PARAMETERS,
     PYTHON_FILES,

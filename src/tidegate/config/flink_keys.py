@@ -30,6 +30,10 @@ _BY_PREFIX: Final = {
     "high-availability.zookeeper.path.": "applications execution-plans",
     "io.tmp.": "dirs",
     "job-result-store.": "delete-on-commit storage-path",
+    "historyserver.archive.": "clean-expired-jobs",
+    "historyserver.log.jobmanager.": "url-pattern",
+    "historyserver.log.taskmanager.": "url-pattern",
+    "historyserver.web.": "address port refresh-interval ssl.enabled",
     "jobmanager.": "bind-host",
     "jobmanager.adaptive-scheduler.": "prefer-minimal-taskmanagers",
     "jobmanager.adaptive-scheduler.executing.": (
@@ -56,7 +60,6 @@ _BY_PREFIX: Final = {
     "rest.cache.checkpoint-statistics.": "size timeout",
     "rest.cache.execution-graph.": "timeout",
     "rest.client.": "max-content-length",
-    "rest.flamegraph.": "enabled",
     "rest.profiling.": "enabled",
     "rest.retry.": "delay max-attempts",
     "rest.server.": "max-content-length numThreads",

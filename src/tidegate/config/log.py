@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import sys
+import traceback
 from functools import partial
 from textwrap import indent
 from typing import TYPE_CHECKING, Final, TextIO, cast
@@ -24,6 +25,15 @@ LEVEL_VARIABLE: Final = "TIDEGATE_LOG_LEVEL"
 """Environment variable with the least level that is logged: debug, info, warning or error."""
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+
+HEARD_LEVELS: Final = {
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "exception": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+"""Methods of loggers that an overheard log tells of, with their levels."""
 
 _LAID_OUT: Final = {"exception", "stack"}
 """Facts that structlog itself prints below the line."""
@@ -82,7 +92,24 @@ class _BareLog:
 
     def _write(self, method: str, event: str, **facts: object) -> None:
         told = " ".join(f"{name}={fact}" for name, fact in {**self._facts, **facts}.items())
-        sys.stderr.write(f"[{method}] {event} {told}\n")
+        print_line(sys.stderr, f"[{method}] {event} {told}")
+
+
+def print_line(stream: TextIO | None, text: str) -> None:
+    """Prints a line, with characters escaped that the stream cannot encode.
+
+    stream: of the process; None where it has none, as without a console. Where nobody reads any
+    more the line is lost, for whoever has printed it cannot know.
+    """
+    if stream is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        try:
+            stream.write(f"{text}\n")
+        except UnicodeEncodeError:
+            encoding = stream.encoding
+            stream.write(f"{text.encode(encoding, 'backslashreplace').decode(encoding)}\n")
+        stream.flush()
 
 
 def _loaded() -> FilteringBoundLogger:
@@ -91,8 +118,10 @@ def _loaded() -> FilteringBoundLogger:
 
     if structlog.is_configured():
         return structlog.get_logger()
+    # A process without a console may have no standard error.
+    printing = structlog.ReturnLogger() if sys.stderr is None else structlog.PrintLogger(sys.stderr)
     return structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
+        printing,
         wrapper_class=structlog.make_filtering_bound_logger(_least_level()),
         processors=[*structlog.get_config()["processors"][:-1], _Told()],
     )
@@ -124,7 +153,7 @@ class _Told:
         from structlog.dev import ConsoleRenderer, plain_traceback
 
         # https://no-color.org
-        colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        colors = sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._line = ConsoleRenderer(colors=colors, exception_formatter=plain_traceback)
 
     def __call__(self, logger: WrappedLogger, method: str, facts: EventDict) -> str:
@@ -137,8 +166,59 @@ class _Told:
         return "\n".join([str(self._line(logger, method, facts)), *below])
 
 
-def logs_of_program() -> ProgramLogs | None:
-    """Logging set-up of this process; None without a handler that writes to a standard stream.
+def in_words(event: str, facts: Mapping[str, object]) -> str:
+    """An event with its facts, those of several lines below it; empty ones are left out."""
+    texts = {name: str(fact) for name, fact in facts.items() if fact not in (None, "")}
+    below = {name: text for name, text in texts.items() if "\n" in text}
+    beside = "".join(f" {name}={text}" for name, text in texts.items() if name not in below)
+    return f"{event}{beside}" + "".join(
+        f"\n    {name}: " + "\n    ".join(text.splitlines()) for name, text in below.items()
+    )
+
+
+class _OverheardLog:
+    """Writes to a log, and tells somebody each event from information on, with its facts.
+
+    They are told even if the log leaves them out. hear: gets level, event and facts.
+    """
+
+    def __init__(
+        self,
+        log: FilteringBoundLogger,
+        hear: Callable[[str, str, Mapping[str, object]], None],
+        facts: Mapping[str, object],
+    ) -> None:
+        self._log = log
+        self._hear = hear
+        self._facts = facts
+
+    def bind(self, **facts: object) -> _OverheardLog:
+        return _OverheardLog(self._log.bind(**facts), self._hear, {**self._facts, **facts})
+
+    def __getattr__(self, method: str) -> object:
+        write = getattr(self._log, method)
+        if method not in HEARD_LEVELS:
+            return write
+
+        def told(event: str, **facts: object) -> None:
+            known = {**self._facts, **facts}
+            if method == "exception":
+                known["exception"] = traceback.format_exc()
+            self._hear(method, event, known)
+            write(event, **facts)
+
+        return told
+
+
+def overheard(
+    log: FilteringBoundLogger, hear: Callable[[str, str, Mapping[str, object]], None]
+) -> FilteringBoundLogger:
+    """A logger that writes to another one, and tells somebody what it is told."""
+    return cast("FilteringBoundLogger", _OverheardLog(log, hear, {}))
+
+
+def logs_of_program() -> ProgramLogs:
+    """Logging set-up of this process: levels, and a handler that writes to a standard stream.
 
     Handlers of other kinds, such as files, stay with the program: two processes would write over
     each other.
@@ -155,7 +235,7 @@ def logs_of_program() -> ProgramLogs | None:
                     None if formatter is None else formatter.datefmt,
                     _levels(root),
                 )
-    return None
+    return ProgramLogs(None, None, None, _levels(root))
 
 
 def _levels(root: logging.Logger) -> dict[str, int]:
@@ -164,28 +244,42 @@ def _levels(root: logging.Logger) -> dict[str, int]:
     return {each.name: each.level for each in loggers if each.level != logging.NOTSET}
 
 
-def _log_as_program(logs: ProgramLogs) -> None:
-    handler = logging.StreamHandler(sys.stdout if logs.to_stdout else sys.stderr)
-    if logs.format is not None:
-        handler.setFormatter(logging.Formatter(logs.format, logs.date_format, validate=False))
-    logging.getLogger().addHandler(handler)
+def _log_as_program(logs: ProgramLogs, streams: Callable[[bool], TextIO]) -> None:
+    if logs.to_stdout is not None:
+        handler = logging.StreamHandler(streams(logs.to_stdout))
+        if logs.format is not None:
+            handler.setFormatter(logging.Formatter(logs.format, logs.date_format, validate=False))
+        logging.getLogger().addHandler(handler)
     for name, level in logs.levels.items():
         logging.getLogger(None if name == "root" else name).setLevel(level)
 
 
 @contextlib.contextmanager
-def logging_as(logs: ProgramLogs | None) -> Generator[None]:
-    """Within this block, the process logs like the program; afterwards it belongs to nobody."""
-    if logs is None:
+def logging_as(
+    logs: ProgramLogs | None,
+    streams: Callable[[bool], TextIO],
+    wanted: Mapping[str, int],
+) -> Generator[None]:
+    """Within this block, the process logs like the program; afterwards it belongs to nobody.
+
+    streams: standard output if True, else standard error. wanted: levels of loggers, by name, that
+    go before those of the program; "" is the root.
+    """
+    if logs is None and not wanted:
         yield
         return
     root = logging.getLogger()
     handlers, levels = list(root.handlers), _levels(root)
-    _log_as_program(logs)
+    changed = dict.fromkeys(name or "root" for name in wanted)
+    if logs is not None:
+        _log_as_program(logs, streams)
+        changed |= dict.fromkeys(logs.levels)
+    for name, level in wanted.items():
+        logging.getLogger(name).setLevel(level)
     try:
         yield
     finally:
         root.handlers[:] = handlers
-        for name in logs.levels:
+        for name in changed:
             logger = logging.getLogger(None if name == "root" else name)
             logger.setLevel(levels.get(name, logging.NOTSET))

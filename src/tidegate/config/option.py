@@ -79,6 +79,10 @@ class ReadableConfig(Protocol):
 
     def get(self, option: ConfigOption[T]) -> T: ...
 
+    def to_dict(self) -> dict[str, str]:
+        """All settings as text, by key."""
+        ...
+
     def where_set(self, option: ConfigOption[object]) -> str:
         """Where an option was set, such as a file and line; empty if unknown."""
         ...

@@ -41,7 +41,7 @@ REST_ADDRESS: Final[ConfigOption[str | None]] = ConfigOption(
     TextType(),
     None,
     "Name under which clients reach the interface, used in messages; by default, the address that "
-    "it is bound to.",
+    "it is bound to, or the machine's host name if that is every address.",
     old_keys=("jobmanager.rpc.address",),
 )
 REST_BIND_ADDRESS: Final = ConfigOption(
@@ -49,7 +49,7 @@ REST_BIND_ADDRESS: Final = ConfigOption(
     TextType(),
     LOCALHOST,
     "Address that the REST interface is bound to. Whoever reaches it can stop the job: leave it "
-    "on this machine, or admit only people you trust; 0.0.0.0 means every address.",
+    "on this machine, or admit only people you trust; 0.0.0.0 and :: mean every address.",
     old_keys=("web.address", "jobmanager.web.address"),
     differs="Flink binds every address.",
 )
@@ -63,9 +63,9 @@ REST_ALLOWED_HOSTS: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
     "tidegate.rest.allowed-hosts",
     ListType(),
     (),
-    "Names under which clients may address the REST interface, beside localhost, rest.address and "
-    "the dialled address. Requests under any other name are refused, since a foreign page can "
-    "give its own name to this machine.",
+    "Names under which clients may address the REST interface, beside localhost, rest.address, the "
+    "dialled address and, if every address is bound, the machine's host name. Requests under any "
+    "other name are refused, since a foreign page can give its own name to this machine.",
 )
 REST_SAVEPOINT_DIRECTORIES: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
     "tidegate.rest.savepoint-dirs",
@@ -80,6 +80,21 @@ REST_TOKEN_FILE: Final[ConfigOption[str | None]] = ConfigOption(
     None,
     "File with a token of at least 16 characters that every request must carry, as "
     "'Authorization: Bearer <token>'. Only its owner may have access to it.",
+)
+REST_WEB_JAR: Final[ConfigOption[str | None]] = ConfigOption(
+    "rest.web.jar",
+    TextType(),
+    None,
+    "Jar with Flink's own web dashboard, such as flink-runtime-web-2.3.0.jar; its page "
+    "is served at /index.html, read out of the jar.",
+)
+REST_FLAME_GRAPHS: Final = ConfigOption(
+    "rest.flamegraph.enabled",
+    BooleanType(),
+    True,
+    "Whether REST and the page may have slots sample where the time of their functions goes, as "
+    "flame graphs. Slots sample for a minute after each request, and cost nothing else.",
+    differs="In Flink it is false.",
 )
 REST_TLS: Final = ConfigOption(
     "security.ssl.rest.enabled",
@@ -106,6 +121,8 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     REST_ALLOWED_HOSTS,
     REST_SAVEPOINT_DIRECTORIES,
     REST_TOKEN_FILE,
+    REST_WEB_JAR,
+    REST_FLAME_GRAPHS,
     REST_TLS,
     REST_CLIENTS_PROVED,
     *REST_STORES.all(),
@@ -125,6 +142,8 @@ def rest_settings(configuration: ReadableConfig) -> RestSettings | None:
         savepoint_directories=configuration.get(REST_SAVEPOINT_DIRECTORIES),
         token_file=configuration.get(REST_TOKEN_FILE),
         tls=_tls(configuration),
+        jar=configuration.get(REST_WEB_JAR),
+        flame_graphs=configuration.get(REST_FLAME_GRAPHS),
     )
 
 

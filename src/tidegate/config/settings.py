@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.config import checkpointing, execution, high_availability, recovery, reporting, slots
+from tidegate.config import (
+    checkpointing,
+    execution,
+    high_availability,
+    history,
+    recovery,
+    reporting,
+    slots,
+)
 from tidegate.config.checkpointing import checkpoint_settings
 from tidegate.config.high_availability import zookeeper_settings
+from tidegate.config.metrics import reporter_settings, span_reporters
 from tidegate.config.recovery import rescale_settings, restart_settings, restore_settings
 from tidegate.config.rest import rest_settings
 from tidegate.config.security import link_settings
@@ -15,10 +24,10 @@ from tidegate.config.warnings import SILENCED
 from tidegate.model.settings import FailoverStrategy, JobSettings
 
 if TYPE_CHECKING:
-    from tidegate.config.option import ReadableConfig
+    from tidegate.config.metrics import KeyedConfig
 
 
-def job_settings(configuration: ReadableConfig) -> JobSettings:
+def job_settings(configuration: KeyedConfig) -> JobSettings:
     checkpoints = checkpoint_settings(configuration)
     return JobSettings(
         checkpoints=checkpoints,
@@ -33,12 +42,15 @@ def job_settings(configuration: ReadableConfig) -> JobSettings:
         exception_history_max=configuration.get(reporting.EXCEPTION_HISTORY),
         leader_beat_ms=configuration.get(high_availability.LEADER_BEAT_INTERVAL),
         leader_lease_ms=configuration.get(high_availability.LEADER_LEASE),
-        trace_file=reporting.trace_file(configuration),
+        span_reporters=span_reporters(configuration),
         zookeeper=zookeeper_settings(configuration, checkpoints),
         rest=rest_settings(configuration),
+        archive_directory=configuration.get(history.ARCHIVE_DIRECTORY),
+        reporters=reporter_settings(configuration),
         links=link_settings(configuration),
         parameters=configuration.get(execution.GLOBAL_JOB_PARAMETERS) or {},
         silenced=configuration.get(SILENCED),
         summary=configuration.get(reporting.SUMMARY),
         summary_file=configuration.get(reporting.SUMMARY_FILE),
+        given=configuration.to_dict(),
     )

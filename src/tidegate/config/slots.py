@@ -6,6 +6,7 @@ from typing import Final
 
 from tidegate.config import execution, reporting, state_backend
 from tidegate.config.execution import RuntimeExecutionMode
+from tidegate.config.metrics import USER_METRICS_MAX
 from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.rocksdb import rocksdb_settings
 from tidegate.config.state_backend import changelog_settings, state_file_settings
@@ -169,9 +170,11 @@ def slot_settings(configuration: ReadableConfig) -> SlotSettings:
         final_only=configuration.get(execution.RUNTIME_MODE) is RuntimeExecutionMode.BATCH,
         state_files=state_file_settings(configuration, on_disk=on_disk),
         changelog=changelog_settings(configuration),
-        printed_max=configuration.get(reporting.PRINTED_LINES),
+        log=reporting.log_settings(configuration),
+        replay=reporting.replay_settings(configuration),
         trace_functions=configuration.get(execution.TRACE_FUNCTIONS),
         loops=configuration.get(execution.LOOPS),
+        metrics_max=configuration.get(USER_METRICS_MAX),
     )
 
 

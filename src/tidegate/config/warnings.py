@@ -28,6 +28,8 @@ class Warn(Enum):
     EVENT_TIME_STANDS = "event-time-stands-still"
     UNREAD_SIDE_OUTPUT = "unread-side-output"
     TIMES_BEFORE_1980 = "times-before-1980"
+    TOO_MANY_METRICS = "too-many-metrics"
+    GAUGE_FAILED = "gauge-failed"
 
 
 _NAMES: Final = tuple(each.value for each in Warn)

@@ -34,7 +34,6 @@ from tidegate.connectors.generator import NumberSequenceSource as NumberSequence
 from tidegate.connectors.jdbc.jdbc_sink import JdbcSink as JdbcSink
 from tidegate.connectors.jdbc.options import JdbcConnectionOptions as JdbcConnectionOptions
 from tidegate.connectors.jdbc.options import JdbcExecutionOptions as JdbcExecutionOptions
-from tidegate.connectors.kafka.kafka_sink import DeliveryGuarantee as DeliveryGuarantee
 from tidegate.connectors.kafka.kafka_sink import KafkaSink as KafkaSink
 from tidegate.connectors.kafka.kafka_sink import KafkaSinkBuilder as KafkaSinkBuilder
 from tidegate.connectors.kafka.kafka_source import KafkaSource as KafkaSource
@@ -72,3 +71,5 @@ from tidegate.connectors.schemas.messages import SimpleStringSchema as SimpleStr
 from tidegate.datastream.topologies import StandardSinkTopologies as StandardSinkTopologies
 from tidegate.datastream.topologies import WithPostCommitTopology as WithPostCommitTopology
 from tidegate.datastream.topologies import WithPreCommitTopology as WithPreCommitTopology
+from tidegate.model.topology import Delivery as Delivery
+from tidegate.model.topology import DeliveryGuarantee as DeliveryGuarantee

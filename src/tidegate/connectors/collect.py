@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from tidegate.api import ship
 from tidegate.api.sink import Prepared
 from tidegate.model.elements import ArrowBatch, OperatorEvent
+from tidegate.model.topology import Delivery, DeliveryGuarantee
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -56,6 +57,8 @@ class ChunkTaken:
 
 class CollectSink:
     """Gives its records to ``JobClient.collected(name)``."""
+
+    delivery = Delivery(DeliveryGuarantee.EXACTLY_ONCE, ("this program lives",))
 
     def __init__(self, name: str) -> None:
         self._name = name

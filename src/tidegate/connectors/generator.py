@@ -244,12 +244,12 @@ def _in_order(splits: list[NumberSplit], taken: list[range], end: int) -> Sequen
 def _longs_of(numbers: Sequence[int]) -> RowBatch:
     import numpy as np
 
-    from tidegate.api.rows.column_rows import ColumnRows
+    from tidegate.api.rows.column_rows import VALUE, ColumnRows
 
     if not isinstance(numbers, range) or numbers.start < _LONGS.start or numbers.stop > _LONGS.stop:
         return RowBatch(list(numbers))
     made = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
-    return ColumnRows([made], is_tuple=False)
+    return ColumnRows([made], form=VALUE)
 
 
 def _column_of(numbers: Sequence[int]) -> ArrowBatch:

@@ -32,7 +32,6 @@ from tidegate.datastream.settings.configs import CheckpointConfig, ExecutionConf
 from tidegate.datastream.spark_frames import load_frames
 from tidegate.datastream.steps import ends
 from tidegate.errors import ConfigError, StorageFailed, UserError
-from tidegate.graph.explain import execution_plan
 from tidegate.graph.runtime import load_runtime, prepare_local
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
@@ -97,10 +96,12 @@ class StreamExecutionEnvironment:
         parallelism = self._configuration.get(execution.PARALLELISM)
         return f"<StreamExecutionEnvironment, parallelism {parallelism}: {names}>"
 
-    def _repr_markdown_(self) -> str | None:
-        """The job as a diagram, in notebooks; None if there is nothing to run yet."""
+    def _repr_html_(self) -> str | None:
+        """The job as a drawing, in notebooks; None if there is nothing to run yet."""
+        from tidegate.graph.html import job_svg  # a notebook alone asks for it
+
         try:
-            return f"```mermaid\n{self.explain(format='mermaid')}\n```"
+            return job_svg(self.get_job_graph())
         except UserError:
             return None
 
@@ -316,6 +317,20 @@ class StreamExecutionEnvironment:
         >>> env.set_runtime_mode(RuntimeExecutionMode.BATCH)
         """
         self._configuration.set(execution.RUNTIME_MODE, execution_mode)
+        return self
+
+    def end_with_savepoint(
+        self, savepoint_directory: str | os.PathLike[str]
+    ) -> StreamExecutionEnvironment:
+        """Has a batch on Spark leave its state in a savepoint below a folder, for a live job.
+
+        Event time ends with the last watermark of the input, so that windows and timers beyond stay
+        open, and results are those of a stream up to there. The live job starts from the savepoint,
+        ``JobExecutionResult.get_savepoint``, with the input behind.
+
+        >>> env.set_runtime_mode(RuntimeExecutionMode.BATCH).end_with_savepoint("savepoints/")
+        """
+        self._configuration.set(execution.END_WITH_SAVEPOINT, os.fspath(savepoint_directory))
         return self
 
     def add_python_file(self, file_path: str) -> None:
@@ -580,6 +595,8 @@ class StreamExecutionEnvironment:
 
     def get_execution_plan(self) -> str:
         """The operators as JSON in Flink's form (``nodes``), and the ``vertices`` made of them."""
+        from tidegate.graph.explain import execution_plan  # few programs ask
+
         self._program.shown = True
         return execution_plan(*self._translated(self._program.operators, None))
 

@@ -15,7 +15,6 @@ from tidegate.config.warnings import Warn, process_warnings
 from tidegate.datastream.checking.notices import warn
 from tidegate.datastream.process.outside import Planned, is_dry_run, make_importable, script_name
 from tidegate.errors import ConfigError, GraphError
-from tidegate.graph.explain import explain_mermaid, explain_text
 from tidegate.graph.job_graph import translate
 from tidegate.graph.stream_graph import build_stream_graph
 from tidegate.graph.transformations import NodeKind, OperatorTransformation, Placement, StateOf
@@ -226,6 +225,8 @@ def submitted(
 
 
 def explained(graph: JobGraph, format: str) -> str:
+    from tidegate.graph.explain import explain_mermaid, explain_text  # few programs ask
+
     match format:
         case "text":
             return explain_text(graph)

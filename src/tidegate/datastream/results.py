@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from tidegate.config import checkpointing, recovery
 from tidegate.datastream.process import interrupts
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SHOWN_ROWS: Final = 20
+"""Records that a notebook shows."""
+
 
 class CloseableIterator(Generic[T]):
     """Records of a running job; leaving its ``with`` block cancels the job if it still runs.
@@ -40,11 +43,35 @@ class CloseableIterator(Generic[T]):
 
     def __init__(self, client: JobClient, name: str) -> None:
         self._client = client
+        self._name = name
         self._rows = cast("Iterator[T]", iter(client.collected(name)))
+        self._begun = False
         self._ended = False
 
     def __repr__(self) -> str:
         return f"<CloseableIterator over the records of {self._client!r}>"
+
+    def _ipython_display_(self) -> None:
+        """The first records as they come, in a notebook; they stay to be taken."""
+        from tidegate.datastream.process.notebook import Shown, show_live
+        from tidegate.graph.html import paragraph, records
+
+        shown = paragraph("No record has come yet.")
+
+        def look() -> Shown:  # on the display's thread
+            nonlocal shown
+            over = self._begun or self._client.get_job_execution_result().done()
+            if not self._begun:
+                try:
+                    rows = self._client.collected_waiting(self._name, SHOWN_ROWS)
+                except TidegateError as error:
+                    return Shown(paragraph(str(error)), final=over)
+                over = over or len(rows) >= SHOWN_ROWS
+                if rows:
+                    shown = records(rows)
+            return Shown(shown, final=over)
+
+        show_live(look, repr(self))
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -56,6 +83,7 @@ class CloseableIterator(Generic[T]):
         """The next record, waiting for it. Raises StopIteration, or what ended the job."""
         if self._ended:
             raise StopIteration
+        self._begun = True
         try:
             return next(self._rows)
         except StopIteration:

@@ -26,7 +26,7 @@ from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.settings.slot_sharing import SlotSharingGroup, group_name
 from tidegate.datastream.steps import batches, dead_letters, ends, keys
 from tidegate.datastream.stream_sink import DataStreamSink
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, UserError
 from tidegate.graph.transformations import (
     ChainingStrategy,
     NodeKind,
@@ -92,6 +92,16 @@ class DataStream(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {told.step_text(self._transformation, self._type)}>"
+
+    def _repr_html_(self) -> str | None:
+        """The steps up to this one as a drawing, in notebooks; None if they do not fit together."""
+        from tidegate.graph.html import steps_svg  # a notebook alone asks for it
+        from tidegate.graph.stream_graph import build_stream_graph
+
+        try:
+            return steps_svg(build_stream_graph([self._transformation]))
+        except UserError:
+            return None
 
     @property
     def transformation(self) -> Transformation:

@@ -208,6 +208,16 @@ class _Windowed(Generic[T]):
         )
 
 
+class _PlainFunction(AllWindowFunction[T, R, Any]):
+    """A plain function of window and records."""
+
+    def __init__(self, function: Callable[[Any, Iterable[T]], Iterable[R] | None]) -> None:
+        self._function = function
+
+    def apply(self, window: Any, inputs: Iterable[T]) -> Iterable[R] | None:
+        return self._function(window, inputs)
+
+
 def _default_trigger(assigner: WindowAssigner[Any, Any], environment: object) -> Trigger[Any, Any]:
     """The assigner's trigger; in PyFlink it is made for an environment."""
     make: Callable[..., Trigger[Any, Any]] = assigner.get_default_trigger
@@ -467,11 +477,17 @@ class AllWindowedStream(_Windowed[T]):
 
     def apply(
         self,
-        window_function: AllWindowFunction[T, R, Any],
+        window_function: AllWindowFunction[T, R, Any]
+        | Callable[[Any, Iterable[T]], Iterable[R] | None],
         output_type: TypeHint | None = None,
     ) -> DataStream[R]:
-        """Applies an ``AllWindowFunction`` to each window."""
-        self._check_all(window_function, AllWindowFunction, "apply")
+        """Applies an ``AllWindowFunction``, or a function of window and records, to each window.
+
+        >>> minutes.apply(lambda window, records: [(window.start, len(list(records)))])
+        """
+        checks.check_function(window_function, AllWindowFunction, "apply")
+        if not isinstance(window_function, AllWindowFunction):
+            window_function = _PlainFunction(window_function)
         return self._kept("WindowApply", window_function, output_type)
 
     def process(

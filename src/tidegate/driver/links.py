@@ -8,19 +8,22 @@ import pickle
 from itertools import count
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.errors import SlotLost, StorageFailed, TidegateError
+from tidegate.errors import PeerLost, SlotLost, StorageFailed, TidegateError
 from tidegate.jobmaster.events import CancelRequested, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
     Cancel,
+    FailedStep,
     HasRead,
+    Logged,
     Offer,
-    Printed,
     Pulse,
     PulseHeard,
     ReadBack,
     Refused,
     Release,
+    Samples,
     SlotLeaving,
+    Threads,
     ToCoordinator,
     ToDriver,
 )
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.errors import PeerLost
     from tidegate.graph.runtime import SlotProvider
     from tidegate.jobmaster.events import JobEvent
     from tidegate.model.control import LongCall, SlotInvitation, ToSlot
@@ -44,7 +46,8 @@ _HEARD: Final = pickle.dumps(PulseHeard(), protocol=5)
 class SlotLinks:
     """Slots that have offered themselves, and whoever brings more to life.
 
-    to_coordinator: gets the operators' events. show: gets what functions have printed.
+    to_coordinator: gets the operators' events. heard: gets what was logged
+    in slots, and what is kept of steps that failed.
     """
 
     def __init__(
@@ -52,13 +55,13 @@ class SlotLinks:
         provider: SlotProvider,
         post: Callable[[JobEvent], None],
         to_coordinator: Callable[[ToCoordinator], None],
-        show: Callable[[Printed], None],
+        heard: Callable[[Logged | FailedStep], None],
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._provider = provider
         self._post = post
         self._to_coordinator = to_coordinator
-        self._show = show
+        self._heard = heard
         self._log = log
         self._open: set[Wire] = set()
         self._wires: dict[SlotId, Wire] = {}
@@ -69,6 +72,7 @@ class SlotLinks:
         self._closed = False
         self._versions = versions()
         self.read_backs: Final = ReadBacks(self.send)
+        self.questions: Final = Questions(self.send)
 
     @contextlib.asynccontextmanager
     async def open(
@@ -189,8 +193,10 @@ class SlotLinks:
             self._to_coordinator(message)
         elif isinstance(message, HasRead):
             self.read_backs.heard(message)
-        elif isinstance(message, Printed):
-            self._show(message)
+        elif isinstance(message, Threads | Samples):
+            self.questions.heard(message)
+        elif isinstance(message, Logged | FailedStep):
+            self._heard(message)
         else:
             self._post(cast("JobEvent", message))
 
@@ -340,3 +346,39 @@ async def _first(host: str, asked: Mapping[_Answer, SlotId], pointer: str) -> No
                     "of them has it mounted.",
                 ) from error
             return
+
+
+class Questions:
+    """Asks slots what they answer at once. send: brings a message to a slot."""
+
+    def __init__(self, send: Callable[[SlotId, ToSlot], None]) -> None:
+        self._send = send
+        self._numbers = count(1)
+        self._asked: dict[tuple[int, SlotId], asyncio.Future[Threads | Samples]] = {}
+
+    def heard(self, message: Threads | Samples) -> None:
+        """A slot answers; too late, perhaps."""
+        answer = self._asked.get((message.number, message.slot))
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    async def ask(
+        self, slot: SlotId, question: Callable[[int], ToSlot], *, timeout_ms: int
+    ) -> Threads | Samples:
+        """Answer of a slot to a question with that number.
+
+        Raises PeerLost if there is none in time.
+        """
+        number = next(self._numbers)
+        answer = self._asked[number, slot] = asyncio.get_running_loop().create_future()
+        try:
+            self._send(slot, question(number))
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await answer
+        except TimeoutError as error:
+            raise PeerLost(
+                f"slot {slot} has not answered within {timeout_ms} ms; it is gone, or in a call "
+                "that does not return"
+            ) from error
+        finally:
+            del self._asked[number, slot]

@@ -6,19 +6,21 @@ process. Some of the calls are the user's (master hooks, failure enrichers), who
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 from collections import deque
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from tidegate.config.log import print_line
+from tidegate.model.control import STDERR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from tidegate.clock import Clock
-    from tidegate.model.control import Printed
+    from tidegate.model.control import LogRecord
 
 T = TypeVar("T")
 
@@ -73,45 +75,74 @@ WAITING_MAX: Final = 10_000
 """Lines that wait while nobody reads what the driver prints; more are left out."""
 
 
-class PrintedLines:
-    """Prints on the pool, one call at a time, for the loop must not wait for a slow reader.
+class WaitingLines(Generic[T]):
+    """Writes lines on the pool, one call at a time, for the loop must not wait for what is slow.
 
-    start: runs a call on the pool.
+    start: runs a call on the pool. write: writes all lines that it is given, in order.
     """
 
-    def __init__(self, start: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(
+        self,
+        start: Callable[[Callable[[], None]], object],
+        write: Callable[[Iterator[T]], None],
+    ) -> None:
         self._start = start
+        self._write = write
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[bool, str]] = deque()
+        self._waiting: deque[T] = deque()
         self._left_out = 0
         self._at_work = False
 
-    def show(self, printed: Printed) -> None:
-        """Have lines printed, in order."""
+    def add(self, lines: Sequence[T], left_out: int = 0) -> None:
+        """Have lines written. left_out: further ones that are only counted."""
         with self._lock:
             room = WAITING_MAX - len(self._waiting)
-            self._waiting.extend(printed.lines[:room])
-            self._left_out += printed.left_out + len(printed.lines[room:])
+            self._waiting.extend(lines[:room])
+            self._left_out += left_out + len(lines[room:])
             begins, self._at_work = not self._at_work, True
         if begins:
-            self._start(self._print)
+            self._start(self._write_all)
 
-    def _print(self) -> None:
-        # Where nobody reads any more the lines are lost, as the slots cannot know.
-        with contextlib.suppress(OSError, ValueError):
-            while (line := self._next()) is not None:
-                to_error, text = line
-                stream = sys.stderr if to_error else sys.stdout
-                stream.write(f"{text}\n")
-                stream.flush()
-
-    def _next(self) -> tuple[bool, str] | None:
+    def take_left_out(self) -> int:
+        """How many lines were left out since the last call."""
         with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            if self._left_out:
-                told = f"tidegate: {self._left_out:,} more lines were printed in slots"
-                self._left_out = 0
-                return True, told
-            self._at_work = False
-            return None
+            left_out, self._left_out = self._left_out, 0
+        return left_out
+
+    def _write_all(self) -> None:
+        """Writes all lines that wait; a write that fails leaves its rest to the next one."""
+        some_left = True
+
+        def lines() -> Iterator[T]:
+            nonlocal some_left
+            while True:
+                with self._lock:
+                    if not self._waiting:
+                        some_left = self._at_work = False
+                        return
+                    line = self._waiting.popleft()
+                yield line
+
+        try:
+            self._write(lines())
+        finally:
+            if some_left:
+                with self._lock:
+                    self._at_work = False
+
+
+class PrintedLines:
+    """Prints what functions have printed in slots. start: runs a call on the pool."""
+
+    def __init__(self, start: Callable[[Callable[[], None]], object]) -> None:
+        self._lines = WaitingLines(start, self._print)
+
+    def show(self, lines: Sequence[LogRecord], left_out: int = 0) -> None:
+        """Have lines printed, in order. left_out: how many more there were."""
+        self._lines.add(lines, left_out)
+
+    def _print(self, lines: Iterator[LogRecord]) -> None:
+        for line in lines:
+            print_line(sys.stderr if line.stream == STDERR else sys.stdout, line.text)
+        if left_out := self._lines.take_left_out():
+            print_line(sys.stderr, f"tidegate: {left_out:,} more lines were printed in slots")

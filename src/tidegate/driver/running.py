@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator.absent import NoCheckpoints
@@ -23,14 +21,20 @@ from tidegate.driver.inbox import Answers, Inbox
 from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
 from tidegate.driver.starting.staging import Staging
-from tidegate.driver.telling.commands import Tracing, append_span
+from tidegate.driver.telling.commands import Tracing
 from tidegate.driver.telling.report import summary_of, tell_of_former
 from tidegate.driver.telling.watching import Remarks, watch_event_time, watch_remarks, watch_stops
 from tidegate.driver.user_code.hosts import CoordinatorHosts
 from tidegate.errors import SlotsMissing, TidegateError
 from tidegate.jobmaster.events import JobStarted, StartFailed, SuspendRequested
 from tidegate.jobmaster.machine import JobMaster
-from tidegate.model.control import SlotInvitation
+from tidegate.model.control import (
+    Samples,
+    SlotInvitation,
+    TellSamples,
+    TellThreads,
+    Threads,
+)
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import is_installed
 
@@ -44,8 +48,24 @@ if TYPE_CHECKING:
     from tidegate.graph.runtime import SlotProvider
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.view import JobView
-    from tidegate.model.ids import Epoch, JobId
+    from tidegate.model.chance import Chance
+    from tidegate.model.control import ThreadStack
+    from tidegate.model.ids import Epoch, JobId, SlotId, VertexId
     from tidegate.model.settings import JobSettings
+    from tidegate.telemetry.reporters.spans import SpanReporter
+
+
+ANSWER_WITHIN_MS: Final = 5_000
+"""A slot that is in a call of a user's function answers questions when that returns."""
+
+
+def _span_reporters(settings: JobSettings, chance: Chance) -> list[SpanReporter]:
+    """Raises ConfigError for one that cannot be made."""
+    if not settings.span_reporters:
+        return []
+    from tidegate.telemetry.reporters.spans import made  # few jobs have any
+
+    return list(made(settings, chance))
 
 
 class RunningJob:
@@ -65,12 +85,12 @@ class RunningJob:
         self.hosts = CoordinatorHosts(
             graph, self.inbox.post, self.inbox.spawn, blocking, self._staging.places
         )
-        self._slots = SlotLinks(provider, self.inbox.post, self.hosts.event, world.show, log)
+        self._slots = SlotLinks(provider, self.inbox.post, self.hosts.event, world.heard, log)
         parts = (files, self.inbox, self._slots, self.hosts, self.answers)
         self._performer = Performer(graph, world, leadership, *parts)
         self._ending = Ending(leadership, files, kept, self._staging, settings.checkpoints, log)
-        file = settings.trace_file
-        reporters = () if file is None else (partial(append_span, Path(file)),)
+        self._tracers = _span_reporters(settings, world.chance)
+        reporters = [each.report for each in self._tracers]
         self._tracing = Tracing(reporters, blocking, self.inbox.spawn, log)
         self._warnings = Warnings(log, settings.silenced)
         self._remarks = Remarks(self._warnings)
@@ -94,11 +114,17 @@ class RunningJob:
         """Slots can come while this lasts; at its end nothing of the run is left."""
         # Left in reverse: slots go while the inbox still takes what they say.
         async with contextlib.AsyncExitStack() as leaving:
+            for tracer in self._tracers:
+                leaving.push_async_callback(self._closed, tracer)
             leaving.push_async_callback(self.inbox.close)
             leaving.push_async_callback(self._performer.close)
             opened = self._slots.open(self._world.network, self._invitation)
             await leaving.enter_async_context(opened)
             yield
+
+    async def _closed(self, tracer: SpanReporter) -> None:
+        with contextlib.suppress(Exception):  # nobody could do anything about it
+            await self._world.run_blocking(tracer.close)
 
     def _invitation(self, address: str) -> SlotInvitation:
         return SlotInvitation(
@@ -199,6 +225,20 @@ class RunningJob:
 
     def view(self) -> JobView:
         return self._last_view or self.inbox.machine.view(self._world.clock.monotonic_ms())
+
+    async def threads(self, slot: SlotId) -> tuple[ThreadStack, ...]:
+        """Stacks of all threads of a slot. Raises PeerLost if it does not tell them in time."""
+        told = await self._slots.questions.ask(slot, TellThreads, timeout_ms=ANSWER_WITHIN_MS)
+        assert isinstance(told, Threads), "the answer to this question"
+        return told.stacks
+
+    async def samples(self, slot: SlotId, vertex: VertexId) -> Samples:
+        """Where the time of a vertex's subtasks in a slot goes. Raises PeerLost as `threads`."""
+        told = await self._slots.questions.ask(
+            slot, lambda number: TellSamples(number, vertex), timeout_ms=ANSWER_WITHIN_MS
+        )
+        assert isinstance(told, Samples), "the answer to this question"
+        return told
 
     def results(self, name: str) -> ResultBuffer:
         return self.hosts.results(name)

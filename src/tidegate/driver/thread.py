@@ -13,13 +13,15 @@ from tidegate.config.log import process_log
 from tidegate.driver.client.door import Door
 from tidegate.driver.client.driver_client import DriverClient
 from tidegate.driver.driver import Driver
-from tidegate.driver.pool import DriverPool, PrintedLines
+from tidegate.driver.pool import DriverPool
+from tidegate.driver.telling.job_log import JobLog
 from tidegate.driver.telling.report import tell_end
 from tidegate.driver.world import DriverWorld
 from tidegate.errors import ConfigError
 from tidegate.ha.chain import MemoryHaStore
 from tidegate.ha.filesystem import open_chain
 from tidegate.model.chance import SeededChance
+from tidegate.model.control import FailedStep, Logged
 from tidegate.model.descriptors import make_room
 from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from tidegate.ha.zookeeper import ZooKeeperHaStore
     from tidegate.model.ids import Epoch
     from tidegate.model.settings import ZooKeeperSettings
+    from tidegate.telemetry.reporting import MetricReporting
     from tidegate.transport.wire import Network
 
 T = TypeVar("T")
@@ -50,14 +53,11 @@ POOL_END_S = 5.0
 """How long the pool's calls are waited for once the job is over."""
 
 
-class WayIn(Protocol):
-    """Lets others ask the job from outside of its process, as the door does."""
-
-    @property
-    def url(self) -> str: ...
+class Onlooker(Protocol):
+    """Lives beside the driver of a job, and knows the job by its client."""
 
     def open(self, client: JobClient, epoch: Epoch) -> None:
-        """Take requests from now on, unless it is shut already. Blocking."""
+        """Begin, unless it is shut already. Blocking."""
         ...
 
     def shut(self) -> None:
@@ -68,6 +68,18 @@ class WayIn(Protocol):
         ...
 
 
+class WayIn(Onlooker, Protocol):
+    """Lets others ask the job from outside of its process, as the door does."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def job_log(self) -> JobLog:
+        """Log of the job, for the driver to write to."""
+        ...
+
+
 def start_driver(
     graph: JobGraph,
     provider: SlotProvider,
@@ -75,27 +87,28 @@ def start_driver(
     *,
     secret: bytes = b"",
     rest: WayIn | None = None,
+    archive: Onlooker | None = None,
 ) -> DriverClient:
     """Start a job; returns once its driver leads it and has read what it starts from.
 
-    rest: a way in beside the door. Raises what stands in its way: ConfigError, StorageFailed,
-    RestoreRefused.
+    rest: a way in beside the door. archive: keeps what the job shows. Both, and the reporters of
+    metrics, end with it. Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
     """
     make_room()
     clients: list[DriverClient] = []
     failures: list[BaseException] = []
     ready = threading.Event()
     settings, url = graph.settings, "" if rest is None else rest.url
+    log = _job_log(graph) if rest is None else rest.job_log
     door = Door(graph.name, settings.checkpoints.directory, process_log(), rest=url)
-    ways: list[Door | WayIn] = [door] if rest is None else [door, rest]
+    ways = [*filter(None, (archive, door, rest)), *_reporting(graph, rest)]
 
     async def live() -> None:
         # Stores are closed before the pool, on whose threads they do so.
         with _pool(graph.name) as pool:
-            async with contextlib.AsyncExitStack() as leaving:
-                driver = Driver(graph, _world(graph, network, secret, pool, leaving), provider)
-                loop = asyncio.get_running_loop()
-                clients.append(DriverClient(graph.name, driver.accepted, driver.result, loop))
+            async with contextlib.AsyncExitStack() as stack:
+                driver = Driver(graph, _world(graph, network, secret, pool, stack, log), provider)
+                clients.append(_client(graph, driver, log))
                 ready.set()
                 await driver.run()
 
@@ -105,8 +118,8 @@ def start_driver(
                 runner.run(live())
         except BaseException as error:
             failures.append(error)
-        for way in ways:
-            way.shut()
+        for way in ways:  # the archive first: with its sign down, a job is known by that alone
+            _shut(way, graph.name)
         for client in clients:
             if client.summary is not None:
                 tell_end(client.get_job_id(), client.summary, settings)
@@ -125,9 +138,44 @@ def start_driver(
     client.wait_accepted(ACCEPT_TIMEOUT_S)
     for way in ways:
         way.open(client, client.epoch)
-    if url:
-        client.served_at(url)
+    client.served_at(url or None)
     return client
+
+
+def _shut(way: Onlooker, job_name: str) -> None:
+    try:
+        way.shut()
+    except Exception:  # whoever waits for the job's result gets it nevertheless
+        what = type(way).__name__
+        process_log().exception("the end of a job has met a fault", job=job_name, what=what)
+
+
+def _client(graph: JobGraph, driver: Driver, log: JobLog) -> DriverClient:
+    loop = asyncio.get_running_loop()
+    return DriverClient(graph.name, driver.accepted, driver.result, loop, log)
+
+
+def _job_log(graph: JobGraph) -> JobLog:
+    return JobLog(SystemClock(), process_log().bind(job=graph.name))
+
+
+def _reporting(graph: JobGraph, rest: WayIn | None) -> list[MetricReporting]:
+    """The reporting of a job's metrics; empty where nobody reports.
+
+    Raises ConfigError, with ``rest`` shut.
+    """
+    reporters = graph.settings.reporters
+    if not reporters:
+        return []
+    from tidegate.telemetry.reporting import MetricReporting
+
+    chance, log = SeededChance(secrets.randbits(64)), process_log().bind(job=graph.name)
+    try:
+        return [MetricReporting(reporters, SystemClock(), chance, log)]
+    except BaseException:
+        if rest is not None:
+            rest.shut()
+        raise
 
 
 @contextlib.contextmanager
@@ -146,8 +194,10 @@ def _world(
     network: Network,
     secret: bytes,
     pool: DriverPool,
-    leaving: contextlib.AsyncExitStack,
+    stack: contextlib.AsyncExitStack,
+    job_log: JobLog,
 ) -> DriverWorld:
+    job_log.begin(graph.settings.slot.log, pool.submit)
     stores = Stores(MemoryFiles())
 
     def run_blocking(call: Callable[[], T]) -> Awaitable[T]:
@@ -157,7 +207,7 @@ def _world(
         settings, directory = graph.settings, graph.settings.checkpoints.directory
         if settings.zookeeper is not None:
             store = await _zookeeper_chain(settings.zookeeper, graph.name, run_blocking)
-            leaving.push_async_callback(store.close)
+            stack.push_async_callback(store.close)
             return store
         if directory is None:
             return MemoryHaStore()
@@ -170,10 +220,30 @@ def _world(
         run_blocking=run_blocking,
         chain=chain,
         storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints, stores),
-        log=process_log().bind(job=graph.name),
+        log=job_log.log,
         secret=secret,
-        show=PrintedLines(pool.submit).show,
+        heard=_heard_by(graph, job_log, pool),
     )
+
+
+def _heard_by(
+    graph: JobGraph, job_log: JobLog, pool: DriverPool
+) -> Callable[[Logged | FailedStep], None]:
+    written = 0
+
+    def heard(message: Logged | FailedStep) -> None:
+        nonlocal written
+        if isinstance(message, Logged):
+            job_log.heard(message)
+            return
+        from tidegate.driver.telling.bundles import keep  # few jobs keep what fails
+
+        written += 1
+        number, settings = written, graph.settings.slot.replay
+        assert settings is not None, "slots keep what the job is to keep"
+        pool.submit(lambda: keep(message, graph.name, settings, number, job_log.log))
+
+    return heard
 
 
 async def _zookeeper_chain(

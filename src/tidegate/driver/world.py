@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidegate.ha.chain import HaStore
     from tidegate.ha.filesystem import RunBlocking
     from tidegate.model.chance import Chance
-    from tidegate.model.control import Printed
+    from tidegate.model.control import FailedStep, Logged
     from tidegate.model.ids import JobId
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.transport.wire import Network
@@ -26,7 +26,8 @@ class DriverWorld:
     """The doors of a driver, so that a simulation can own every source of surprise.
 
     chain: opens the record chain of the job. storage: opens the job's checkpoint storage.
-    secret: what slots prove themselves with. show: prints what functions have printed in a slot.
+    secret: what slots prove themselves with. heard: keeps what was logged in a slot,
+    and what is to be kept of a step that failed.
     """
 
     network: Network
@@ -37,4 +38,4 @@ class DriverWorld:
     storage: Callable[[JobGraph, JobId], CheckpointStorage]
     log: structlog.typing.FilteringBoundLogger
     secret: bytes
-    show: Callable[[Printed], None]
+    heard: Callable[[Logged | FailedStep], None]

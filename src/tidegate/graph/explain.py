@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from tidegate.graph.guarantees import guarantees
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidegate.graph.guarantees import EndToEnd
     from tidegate.graph.job_graph import JobGraph
     from tidegate.graph.stream_graph import StreamEdge, StreamGraph
     from tidegate.model.settings import JobSettings
@@ -33,6 +36,9 @@ def explain_text(graph: JobGraph) -> str:
         for index in graph.topology.outputs(vertex.id):
             edge = graph.topology.edges[index]
             lines.append(f"     {_edge(edge, vertex)} to {numbers[edge.target]}")
+    promises = _promises(graph)
+    if promises:
+        lines += ["", "Sinks, from end to end", *(f"     {line}" for line in _told(promises))]
     return "\n".join(lines)
 
 
@@ -63,7 +69,13 @@ def execution_plan(stream_graph: StreamGraph, graph: JobGraph) -> str:
         }
         for node in stream_graph.nodes
     ]
-    return json.dumps({"nodes": nodes, "vertices": plan_nodes(graph.topology)}, indent=2)
+    promises = _promises(graph)
+    plan = {
+        "nodes": nodes,
+        "vertices": plan_nodes(graph.topology),
+        "guarantees": [each.as_json() for each in promises],
+    }
+    return json.dumps(plan, indent=2)
 
 
 def plan_nodes(topology: Topology) -> list[dict[str, object]]:
@@ -123,6 +135,18 @@ def _checkpoints(settings: JobSettings) -> str:
     return f"checkpoints each {checkpoints.interval_ms} ms to {place}"
 
 
+def _promises(graph: JobGraph) -> tuple[EndToEnd, ...]:
+    operators = [info for vertex in graph.topology.vertices for info in vertex.operators]
+    return guarantees(operators, graph.settings.checkpoints)
+
+
+def _told(promises: Sequence[EndToEnd]) -> Iterator[str]:
+    for each in promises:
+        yield f"- {each.sink}: {each.guarantee.value}"
+        yield from (f"    since {why}" for why in each.why)
+        yield from (f"    provided that {what}" for what in each.provided)
+
+
 def _parallelism(vertex: Vertex) -> str:
     return f"parallelism {vertex.parallelism} of at most {vertex.max_parallelism}"
 
@@ -133,8 +157,9 @@ def _operator(info: OperatorInfo) -> str:
 
 
 def _function(info: FunctionInfo) -> str:
-    by_row = f"called for each row: {info.by_row}" if info.by_row else "evaluated over columns"
-    return f"{info.call} is {by_row}"
+    if not info.by_row:
+        return f"{info.call} is evaluated over columns"
+    return f"{info.call} is called for each {info.each}: {info.by_row}"
 
 
 def _edge(edge: Edge, source: Vertex) -> str:

@@ -180,18 +180,22 @@ class _Translation:
             keyed=node.keyed,
             sink=node.id in self._sinks,
             functions=self._functions(node),
+            delivery=node.operator.delivery,
         )
 
     def _functions(self, node: StreamNode) -> tuple[FunctionInfo, ...]:
-        """Functions of rows of an operator, its key selectors among them."""
+        """Functions of rows and windows of an operator, its key selectors among them."""
         selectors = [
             ("key_by", why_by_row(edge.key.selector))
             for edge in self._edges_to.get(node.id, ())
             if edge.key is not None and edge.key.selector is not None
         ]
-        found = [*selectors, *node.operator.by_row.items()]
+        rows, windows = [*selectors, *node.operator.by_row.items()], node.operator.by_window
         off = "" if self._trace else f"{execution.TRACE_FUNCTIONS.key} is off"
-        return tuple(FunctionInfo(call, off or reason) for call, reason in found)
+        return (
+            *(FunctionInfo(call, off or reason) for call, reason in rows),
+            *(FunctionInfo(call, off or reason, "window") for call, reason in windows.items()),
+        )
 
     def _edges(self) -> list[Edge]:
         place = {
@@ -221,7 +225,7 @@ class _Translation:
 
     def _shipped(self, chain: Chain, vertex: Vertex) -> bytes:
         outputs = [
-            (edge, OutputPlan(index, edge.key, edge.partition))
+            (edge, self._output(index, edge))
             for index, edge in enumerate(self._open)
             if edge.source in chain.nodes
         ]
@@ -235,6 +239,10 @@ class _Translation:
         except GraphError:
             self._name_culprit(chain, outputs)
             raise
+
+    def _output(self, index: int, edge: StreamEdge) -> OutputPlan:
+        reads_columns = self._nodes[edge.target].operator.reads_columns
+        return OutputPlan(index, edge.key, edge.partition, reads_columns)
 
     def _name_culprit(self, chain: Chain, outputs: Sequence[tuple[StreamEdge, OutputPlan]]) -> None:
         for node in chain.nodes:

@@ -104,7 +104,7 @@ class StreamGraph:
 
 
 def build_stream_graph(
-    transformations: Sequence[OperatorTransformation], max_parallelism: int | None = None
+    transformations: Sequence[Transformation], max_parallelism: int | None = None
 ) -> StreamGraph:
     """The graph of these operators and of all that they read.
 
@@ -140,7 +140,7 @@ def _uid_faults(nodes: Sequence[StreamNode]) -> Iterator[GraphError]:
             )
 
 
-def _reachable(transformations: Iterable[OperatorTransformation]) -> list[OperatorTransformation]:
+def _reachable(transformations: Iterable[Transformation]) -> list[OperatorTransformation]:
     found: dict[int, OperatorTransformation] = {}
     seen: set[int] = set()
     waiting: list[Transformation] = list(transformations)

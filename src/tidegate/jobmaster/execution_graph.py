@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoint.restore.assignment import SubtaskRestore
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SlotId
+    from tidegate.model.metrics import Metrics
     from tidegate.model.topology import Topology
 
 
@@ -28,6 +29,7 @@ class Execution:
     restored: bool = False
     restore_ms: int = 0
     figures: SubtaskFigures = field(default_factory=SubtaskFigures)
+    metrics: Metrics = field(default_factory=dict)
     entered_ms: dict[ExecutionState, int] = field(default_factory=dict)
 
     def enter(self, state: ExecutionState, now_ms: int) -> None:
@@ -99,12 +101,17 @@ class ExecutionGraph:
         found = self._executions.get(execution.subtask)
         return found if found is not None and found.id == execution else None
 
-    def show(self, figures: Mapping[ExecutionId, SubtaskFigures]) -> None:
-        """The figures of some attempts; those that have ended keep their last ones."""
+    def show(
+        self,
+        figures: Mapping[ExecutionId, SubtaskFigures],
+        metrics: Mapping[ExecutionId, Metrics],
+    ) -> None:
+        """Figures and changed metrics of some attempts; those that have ended keep their last."""
         for execution_id, seen in figures.items():
             execution = self.current(execution_id)
             if execution is not None and not execution.state.is_terminal:
                 execution.figures = seen
+                execution.metrics = {**execution.metrics, **metrics.get(execution_id, {})}
 
     @property
     def counts(self) -> RowCounts:
@@ -222,6 +229,7 @@ class ExecutionGraph:
                     if subtask in self._executions
                 ),
                 vertex.operators,
+                vertex.parallelism_set,
             )
             for vertex in self.topology.vertices
         )
@@ -242,6 +250,7 @@ def _subtask_view(
         execution.figures,
         execution.restore_ms,
         guest=execution.id in guests,
+        metrics=execution.metrics,
     )
 
 

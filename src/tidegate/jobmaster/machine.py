@@ -157,7 +157,7 @@ class JobMaster:
                 self._offered(event, now_ms)
             case Pulse():
                 self._slots.pulsed(event, now_ms)
-                self._graph.show(event.figures)
+                self._graph.show(event.figures, event.metrics)
             case events.SlotLeft(slot, error):
                 self._slot_left(slot, error, now_ms)
             case events.SlotRequestFailed(error, final):
@@ -333,6 +333,7 @@ class JobMaster:
         if execution is None or execution.state.is_terminal:
             return
         execution.figures = change.figures or execution.figures
+        execution.metrics = change.metrics or execution.metrics
         match change.state:
             case ExecutionState.INITIALIZING:
                 execution.restored = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import SlotsMissing
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.model.control import LongCall, Offer, Pulse
     from tidegate.model.ids import ExecutionId, SlotId
+    from tidegate.model.metrics import Metrics
 
 LATE_WAKE_MS: Final = 500
 """A wake-up that comes later than this says that this process stood still, not the slots."""
@@ -38,6 +39,7 @@ class KnownSlot:
     batch_age_ms: int = 0
     long_call: LongCall | None = None
     calling: ExecutionId | None = None
+    metrics: Metrics = field(default_factory=dict)
 
 
 class SlotPool:
@@ -164,6 +166,7 @@ class SlotPool:
             known.batch_age_ms = pulse.batch_age_ms
             known.long_call = pulse.long_call
             known.calling = pulse.calling
+            known.metrics = pulse.process
 
     def stood_still(self, for_ms: int, now_ms: int) -> None:
         """This process did not run for so long: no slot is to suffer for it.
@@ -232,6 +235,7 @@ class SlotPool:
                 known.batch_age_ms,
                 known.long_call,
                 "" if known.calling is None else name(known.calling),
+                known.metrics,
             )
             for slot, known in self._slots.items()
         )

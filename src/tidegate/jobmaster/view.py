@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.coordinator.statistics import StatisticsView
     from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskFigures
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
+    from tidegate.model.metrics import Metrics
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import Edge, OperatorInfo
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class SubtaskView:
     """One subtask. timestamps_ms: wall clock at which it entered each state of this attempt.
 
-    guest: it runs in the slot of another index until one of its own has come.
+    guest: it runs in the slot of another index until one of its own has come. metrics: of this
+    attempt, as its slot told them last.
     """
 
     index: int
@@ -32,11 +34,15 @@ class SubtaskView:
     figures: SubtaskFigures
     restore_ms: int = 0
     guest: bool = False
+    metrics: Metrics = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class VertexView:
-    """One vertex, its subtasks and the operators of its chain."""
+    """One vertex, its subtasks and the operators of its chain.
+
+    parallelism_set: it keeps its parallelism when the job's changes.
+    """
 
     id: VertexId
     name: str
@@ -44,6 +50,11 @@ class VertexView:
     max_parallelism: int
     subtasks: tuple[SubtaskView, ...]
     operators: tuple[OperatorInfo, ...] = ()
+    parallelism_set: bool = False
+
+    def task(self, index: int) -> str:
+        """Name of a subtask, such as ``counts (2/4)``."""
+        return f"{self.name} ({index + 1}/{self.parallelism})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,7 @@ class SlotView:
     """One slot. pulse_age_ms: since its last sign of life; batch_age_ms: of its running batch.
 
     calling: the subtask whose batch that is. long_call: the user's function that has been in one
-    call for more than 10 s, with its stack.
+    call for more than 10 s, with its stack. metrics: of its process.
     """
 
     id: SlotId
@@ -113,6 +124,7 @@ class SlotView:
     batch_age_ms: int
     long_call: LongCall | None = None
     calling: str = ""
+    metrics: Metrics = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import ConfigError
-from tidegate.loops import calls, copies, tables
+from tidegate.loops import calls, copies, joins, rows, tables, windows
 from tidegate.loops.cells import KeyCell
 from tidegate.model.settings import LoopForm
 
@@ -31,7 +31,7 @@ VARIABLE: Final = "TIDEGATE_LOOPS"
 """Environment variable with the form, where the option leaves it open."""
 
 PACKAGE: Final = "tidegate_compiled"
-COMPILED: Final = ("cells", "calls", "copies", "tables", "checks")
+COMPILED: Final = ("cells", "calls", "copies", "tables", "windows", "joins", "checks", "rows")
 """Modules that are compiled. They import each other and the standard library, and nothing else."""
 
 _HERE: Final = Path(__file__).parent
@@ -43,6 +43,8 @@ class Loops:
     """The loops in one form, as the modules of this room describe them.
 
     tuples_fit, scalars_fit: None where it is faster to look at the types of whole columns.
+    list_values, map_values: None where a table's own functions are faster.
+    fields_of_tuples, fields_of_dicts, fields_of_records: None where it is faster to do without.
     """
 
     form: LoopForm
@@ -58,8 +60,21 @@ class Loops:
     copied_values: Callable[..., Any]
     fold: Callable[..., None]
     accumulate: Callable[..., None]
+    read_all: Callable[..., list[Any]]
+    remove_all: Callable[..., None]
+    window_call: type[windows.WindowCall]
+    results_of_window: Callable[..., Iterator[object]]
+    join_side: type[joins.JoinSide]
+    results_of_pairs: Callable[..., Iterator[object]]
+    dicts_of: Callable[[tuple[str, ...], list[list[Any]]], list[Any]]
+    records_of: Callable[[type, tuple[str, ...], list[list[Any]]], list[Any]]
     tuples_fit: Callable[[list[Any], list[type]], bool] | None = None
     scalars_fit: Callable[[list[Any], type], bool] | None = None
+    fields_of_tuples: Callable[..., list[rows.Field] | None] | None = None
+    fields_of_dicts: Callable[..., list[rows.Field] | None] | None = None
+    fields_of_records: Callable[..., list[rows.Field] | None] | None = None
+    list_values: Callable[..., Any] | None = None
+    map_values: Callable[..., Any] | None = None
 
 
 INTERPRETED: Final = Loops(
@@ -76,6 +91,14 @@ INTERPRETED: Final = Loops(
     tables.CopiedValues,
     tables.fold,
     tables.accumulate,
+    tables.read_all,
+    tables.remove_all,
+    windows.WindowCall,
+    windows.results_of_window,
+    joins.JoinSide,
+    joins.results_of_pairs,
+    rows.dicts_of,
+    rows.records_of,
 )
 
 
@@ -89,7 +112,7 @@ class Choice:
 
 
 def choose(wanted: LoopForm = LoopForm.AUTO) -> Choice:
-    """What runs here. Raises ConfigError for compiled loops that are not there."""
+    """Chooses the form that runs here. Raises ConfigError for compiled loops that are not there."""
     asked = "the option"
     if wanted is LoopForm.AUTO:
         wanted, asked = _of_environment(), f"the variable {VARIABLE}"
@@ -119,6 +142,11 @@ def loops_with(cell: KeyCell) -> Loops:
     if type(cell) is KeyCell:
         return INTERPRETED
     return _loaded()
+
+
+def loaded_loops() -> Loops:
+    """Compiled loops where this process has loaded them, for what is the same in both forms."""
+    return _loaded() if PACKAGE in sys.modules else INTERPRETED
 
 
 def compiled_folder() -> Path | None:
@@ -188,7 +216,7 @@ def load(folder: Path) -> None:
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
     sys.modules[PACKAGE] = package
-    of_cells, of_calls, of_copies, of_tables, of_checks = (
+    of_cells, of_calls, of_copies, of_tables, of_windows, of_joins, of_checks, of_rows = (
         import_module(f"{PACKAGE}.{name}") for name in COMPILED
     )
     package.__dict__["loops"] = Loops(
@@ -205,6 +233,19 @@ def load(folder: Path) -> None:
         of_tables.CopiedValues,
         of_tables.fold,
         of_tables.accumulate,
+        of_tables.read_all,
+        of_tables.remove_all,
+        of_windows.WindowCall,
+        of_windows.results_of_window,
+        of_joins.JoinSide,
+        of_joins.results_of_pairs,
+        of_rows.dicts_of,
+        of_rows.records_of,
         of_checks.tuples_fit,
         of_checks.scalars_fit,
+        of_rows.fields_of_tuples,
+        of_rows.fields_of_dicts,
+        of_rows.fields_of_records,
+        of_tables.ListValues,
+        of_tables.MapValues,
     )

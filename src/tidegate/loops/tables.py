@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tidegate.loops.cells import KeyCell
 
@@ -139,3 +139,208 @@ def accumulate(
             entries.pop(key, None)
         else:
             entries[key] = new
+
+
+def read_all(
+    maps: list[Entries],
+    shared: list[Any],
+    copy: Callable[[object], object] | None,
+    keys: list[object],
+    groups: list[int],
+) -> list[object]:
+    found: list[object] = []
+    for key, group in zip(keys, groups):  # noqa: B905
+        entries = maps[group]
+        value = entries.get(key)
+        if value is None:
+            value = _asked_again(entries, key)
+        elif copy is not None:
+            preimages = shared[group]
+            if preimages is not None and key not in preimages:
+                value = copy(value)
+        found.append(value)
+    return found
+
+
+def remove_all(
+    maps: list[Entries],
+    saved: list[Any],
+    absent: object,
+    keys: list[object],
+    groups: list[int],
+) -> None:
+    for key, group in zip(keys, groups):  # noqa: B905
+        entries, preimages = maps[group], saved[group]
+        if preimages is not None and key not in preimages:
+            preimages[key] = entries.get(key, absent)
+        entries.pop(key, None)
+
+
+class PartedValues:
+    """Base of lists and maps of keys, which are changed in place; for compiled code alone.
+
+    Interpreted, the kinds of state on closures of the table are faster.
+
+    copy: copies a whole entry. copy_part: copies an element or a map's value; None for what nobody
+    can change.
+    """
+
+    def __init__(
+        self,
+        cell: KeyCell,
+        maps: list[Entries],
+        saved: list[Any],
+        shared: list[Any],
+        absent: object,
+        copy: Callable[[object], object],
+        copy_part: Callable[[object], object] | None,
+    ) -> None:
+        self._cell: Final = cell
+        self._maps: Final = maps
+        self._saved: Final = saved
+        self._shared: Final = shared
+        self._absent: Final = absent
+        self._copy: Final = copy
+        self._copy_part: Final = copy_part
+
+    def _peek(self) -> Any:
+        cell = self._cell
+        entries = self._maps[cell.group]
+        entry = entries.get(cell.key)
+        return _asked_again(entries, cell.key) if entry is None else entry
+
+    def _is_shared(self) -> bool:
+        cell = self._cell
+        preimages = self._shared[cell.group]
+        return preimages is not None and cell.key not in preimages
+
+    def _edit(self) -> Any:
+        cell = self._cell
+        key, group = cell.key, cell.group
+        entries, preimages = self._maps[group], self._saved[group]
+        entry = entries.get(key)
+        if entry is None:
+            return _asked_again(entries, key)
+        if preimages is not None and key not in preimages:
+            preimages[key] = entry
+            if self._shared[group] is not None:
+                entry = entries[key] = self._copy(entry)
+        return entry
+
+    def _write(self, entry: Any) -> None:
+        cell, absent = self._cell, self._absent
+        key, group = cell.key, cell.group
+        entries, preimages = self._maps[group], self._saved[group]
+        if preimages is not None and key not in preimages:
+            preimages[key] = entries.get(key, absent)
+        if entry is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = entry
+
+    def clear(self) -> None:
+        self._write(None)
+
+
+class ListValues(PartedValues):
+    """Lists of keys, as ``TableListState`` has them."""
+
+    def get(self) -> Any:
+        elements = self._peek()
+        if elements is None:
+            return []
+        if self._copy_part is not None and self._is_shared():
+            return list(map(self._copy_part, elements))
+        return elements.copy()
+
+    def add(self, value: Any) -> None:
+        elements = self._edit()
+        if elements is None:
+            self._write([value])
+        else:
+            elements.append(value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.get())
+
+    def add_all(self, values: Any) -> None:
+        added = list(values)
+        elements = self._edit()
+        if elements is not None:
+            elements.extend(added)
+        elif added:
+            self._write(added)
+
+    def update(self, values: Any) -> None:
+        self._write(list(values) or None)
+
+
+class MapValues(PartedValues):
+    """Maps of keys, as ``TableMapState`` has them."""
+
+    def get(self, key: Any) -> Any:
+        entries = self._peek()
+        if entries is None:
+            return None
+        value = entries.get(key)
+        return (
+            self._copy_part(value) if self._copy_part is not None and self._is_shared() else value
+        )
+
+    def put(self, key: Any, value: Any) -> None:
+        entries = self._edit()
+        if entries is None:
+            self._write({key: value})
+        else:
+            entries[key] = value
+
+    def put_all(self, entries: Any) -> None:
+        added = dict(entries)
+        held = self._edit()
+        if held is not None:
+            held.update(added)
+        elif added:
+            self._write(added)
+
+    def remove(self, key: Any) -> None:
+        held = self._peek()
+        if held is None or key not in held:
+            return
+        entries = self._edit()
+        del entries[key]
+        if not entries:
+            self._write(None)
+
+    def contains(self, key: Any) -> bool:
+        entries = self._peek()
+        return entries is not None and key in entries
+
+    def items(self) -> Iterator[Any]:
+        entries = self._peek() or {}
+        if self._copy_part is not None and self._is_shared():
+            return zip(list(entries), list(map(self._copy_part, entries.values())))  # noqa: B905
+        return iter(list(entries.items()))
+
+    def keys(self) -> Iterator[Any]:
+        return iter(list(self._peek() or ()))
+
+    def values(self) -> Iterator[Any]:
+        return iter([value for _, value in self.items()])
+
+    def is_empty(self) -> bool:
+        return self._peek() is None
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: Any) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.keys()

@@ -28,7 +28,7 @@ from tidegate.snapshots.snapshot import likely
 from tidegate.snapshots.writing.new_snapshot import NewSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from flinkformat.snapshots import OperatorState
     from flinkformat.state.operator_state import FlinkOperatorState
@@ -92,6 +92,7 @@ def migrate_savepoint(
     uids: Mapping[str, str] | None = None,
     moved: Mapping[str, str] | None = None,
     key_file: str | PathLike[str] | None = None,
+    on_operator: Callable[[str], object] = lambda _: None,
 ) -> MigrationReport:
     """Converts a savepoint or checkpoint of Flink to a savepoint in canonical form.
 
@@ -100,8 +101,9 @@ def migrate_savepoint(
     from an operator's uid in the snapshot to that in the new job; others keep theirs. moved: from a
     folder as a checkpoint names it to where that is now. Max parallelism is kept. Pickled keys and
     values are unpickled, so their classes have to be importable, and the snapshot be trusted.
-    key_file: holds the key that signs the new savepoint. All state is held in memory, and nothing
-    is written before all has been read.
+    key_file: holds the key that signs the new savepoint. on_operator: told what follows, such as
+    "reading 'orders'". All state is held in memory, and nothing is written before all has been
+    read.
 
     Raises RestoreRefused if there is no snapshot or a file of it is missing, FormatError for a
     ``_metadata`` that can't be read, ConfigError for operators and states that are not there, for a
@@ -113,11 +115,14 @@ def migrate_savepoint(
     for wanted in (*declared, *(uids or {})):
         if wanted not in names:
             raise _no_such("operator", wanted, list(names), snapshot.path)
-    migrations = [
-        _Migration(snapshot, operator, declared.get(name, {}), (uids or {}).get(name))
-        for name, operator in names.items()
-    ]
-    operators = [made for each in migrations if (made := each.operator()) is not None]
+    migrations: list[_Migration] = []
+    operators: list[TakenOperator] = []
+    for name, operator in names.items():
+        on_operator(f"reading '{name}'")
+        migration = _Migration(snapshot, operator, declared.get(name, {}), (uids or {}).get(name))
+        migrations.append(migration)
+        if (made := migration.operator()) is not None:
+            operators.append(made)
     ids = [operator.info.operator_id for operator in operators]
     if len(set(ids)) != len(ids):
         raise ConfigError(
@@ -132,7 +137,10 @@ def migrate_savepoint(
     if target is not None:
         new = NewSnapshot(fspath(target), None if key_file is None else fspath(key_file))
         checkpoint = snapshot.metadata.checkpoint_id
-        written = [each.write(checkpoint, new) for each in operators]
+        written: list[OperatorState] = []
+        for each in operators:
+            on_operator(f"writing '{each.info}'")
+            written.append(each.write(checkpoint, new))
         new.complete_savepoint(checkpoint, written, {"versions": versions()}, forced=True)
     return MigrationReport(snapshot.path, None if target is None else fspath(target), tuple(rows))
 

@@ -14,8 +14,9 @@ from tidegate.config.log import process_log
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import SlotId
+from tidegate.model.settings import LogSettings
 from tidegate.model.versions import versions
-from tidegate.slot.driver_link import Printing
+from tidegate.slot.driver_link import SlotLog
 from tidegate.slot.slot import Slot
 from tidegate.slot.world import World
 from tidegate.storage.checkpoints import CheckpointStorage
@@ -72,10 +73,11 @@ class LoopProvider:
         invitation = self._invitation
         assert invitation is not None, "started before anything is requested"
         chance = SeededChance(secrets.randbits(64))
+        id = SlotId(f"local-{os.getpid()}-{chance.bits64():016x}")
         slot = Slot(
-            SlotId(f"local-{os.getpid()}-{chance.bits64():016x}"),
+            id,
             self._world(chance),
-            Printing(0, SystemClock().monotonic_ms),
+            SlotLog(id, LogSettings(), SystemClock()),  # what is logged here is the program's own
             pid=os.getpid(),
             host=socket.gethostname(),
         )

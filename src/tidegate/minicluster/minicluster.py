@@ -15,7 +15,7 @@ from tidegate.config import execution
 from tidegate.driver.thread import start_driver
 from tidegate.minicluster.forking import forking
 from tidegate.minicluster.processes import ProcessProvider
-from tidegate.rest.serve import rest_server
+from tidegate.rest.serve import archive, rest_server
 from tidegate.transport.security import LinkSecurity
 
 if TYPE_CHECKING:
@@ -42,17 +42,18 @@ class LocalRuntime:
         """
         if not any(key.startswith("restart-strategy") for key in self._configuration.key_set()):
             graph = replace(graph, settings=replace(graph.settings, repeats_max=REPEATS_MAX))
-        rest = rest_server(graph)
+        rest, kept = rest_server(graph), archive(graph)
         if self._configuration.get(execution.LOCAL_IN_PROCESS):
             from tidegate.minicluster.in_process import LoopProvider
             from tidegate.transport.memory import MemoryNetwork
 
             within = MemoryNetwork()
-            return start_driver(graph, LoopProvider(within), within, rest=rest)
+            return start_driver(graph, LoopProvider(within), within, rest=rest, archive=kept)
         _flush()
         security = LinkSecurity(graph.settings.links, LOCALHOST)
         provider = ProcessProvider(forking(), security)
-        return start_driver(graph, provider, security.network(), secret=security.secret, rest=rest)
+        network, secret = security.network(), security.secret
+        return start_driver(graph, provider, network, secret=secret, rest=rest, archive=kept)
 
 
 def _flush() -> None:

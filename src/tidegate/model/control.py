@@ -29,8 +29,10 @@ if TYPE_CHECKING:
         JobId,
         OperatorId,
         SlotId,
+        VertexId,
     )
     from tidegate.model.keys import Keys
+    from tidegate.model.metrics import Metrics
     from tidegate.model.restore import InFlightData, RestoredOperatorState
     from tidegate.model.topology import Topology
 
@@ -86,10 +88,11 @@ class JobStatus(Enum):
 class ProgramLogs:
     """The stream handler of the root logger, and which loggers have levels of their own.
 
-    to_stdout: else to standard error. format, date_format: as for ``logging.Formatter``.
+    to_stdout: else to standard error; None if there is no such handler. format, date_format: as for
+    ``logging.Formatter``.
     """
 
-    to_stdout: bool
+    to_stdout: bool | None
     format: str | None
     date_format: str | None
     levels: Mapping[str, int]
@@ -245,6 +248,21 @@ class ReadBack:
 
 
 @dataclass(frozen=True, slots=True)
+class TellThreads:
+    """Say by ``Threads`` where each thread of the slot is."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellSamples:
+    """Say by ``Samples`` where the time of a vertex's subtasks goes; sample them from now on."""
+
+    number: int
+    vertex: VertexId
+
+
+@dataclass(frozen=True, slots=True)
 class PulseHeard:
     """The driver has heard a slot's guard."""
 
@@ -267,6 +285,8 @@ ToSlot = (
     | CheckpointAborted
     | ToOperator
     | ReadBack
+    | TellThreads
+    | TellSamples
     | Release
 )
 
@@ -352,13 +372,15 @@ class Pulse:
     """The slot lives. batch_age_ms: how long the running batch has been running; 0 when idle.
 
     calling: the subtask that runs it. long_call: the function that has been in one call for long,
-    as it then was.
+    as it then was. metrics: of subtasks, by the guard reduced to what has changed since it was told
+    last. process: metrics of the slot's process.
     """
 
     slot: SlotId
     batch_age_ms: int = 0
-    memory_bytes: int = 0
     figures: Mapping[ExecutionId, SubtaskFigures] = field(default_factory=dict)
+    metrics: Mapping[ExecutionId, Metrics] = field(default_factory=dict)
+    process: Metrics = field(default_factory=dict)
     long_call: LongCall | None = None
     calling: ExecutionId | None = None
 
@@ -375,7 +397,7 @@ class LongCall:
 class SubtaskChanged:
     """INITIALIZING: restored and waiting for ``Start``. RUNNING, FINISHED, CANCELED, FAILED.
 
-    figures: the last ones, of a subtask that has ended; no pulse tells of it any more.
+    figures, metrics: the last ones, of a subtask that has ended; no pulse tells of it any more.
     """
 
     execution: ExecutionId
@@ -383,6 +405,7 @@ class SubtaskChanged:
     error: TidegateError | None = None
     restore_ms: int = 0
     figures: SubtaskFigures | None = None
+    metrics: Metrics = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,6 +487,60 @@ class HasRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """A thread and where it is. stack: in Python's words, the innermost line comes last."""
+
+    thread: str
+    stack: str
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """All threads of the slot, as they were when it was asked."""
+
+    number: int
+    slot: SlotId
+    stacks: tuple[ThreadStack, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameCount:
+    """How many samples found a subtask in these frames, the outermost first.
+
+    on_cpu: in a turn of its own; else the one frame says what it waits for.
+    """
+
+    subtask: int
+    on_cpu: bool
+    frames: tuple[str, ...]
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCount:
+    """How many samples found an operator of a subtask at work on a key. key: as text, cut."""
+
+    subtask: int
+    operator: str
+    key: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of a vertex in the last minute; there are none at the first question.
+
+    keys: those with the most samples. keyed: how many samples found any key.
+    """
+
+    number: int
+    slot: SlotId
+    counts: tuple[FrameCount, ...]
+    keys: tuple[KeyCount, ...] = ()
+    keyed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SlotLeaving:
     """The slot ends. error: why, where it was not asked to."""
 
@@ -471,25 +548,67 @@ class SlotLeaving:
     error: TidegateError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """Lines that functions in a slot have printed, to standard output or standard error.
+STDOUT, STDERR = "stdout", "stderr"
+"""Streams on which lines are printed."""
 
-    left_out: how many more there were than the driver is to have.
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A record of a log, or a printed line.
+
+    level: a number of ``logging``. logger: its name; the stream of a line. text: without the
+    traceback, which is ``trace``. operator: name of the step that was at work, with its task,
+    subtask and attempt; "" and None outside of steps. slot: "" of the driver. stream: on which the
+    driver is to print it too; "" for none. repeats: the line of a record that is told as such.
     """
 
-    lines: tuple[tuple[bool, str], ...]
-    left_out: int = 0
+    at_ms: int
+    level: int
+    logger: str
+    text: str
+    trace: str = ""
+    operator: str = ""
+    task: str = ""
+    subtask: int | None = None
+    attempt: int | None = None
+    slot: str = ""
+    stream: str = ""
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A slot tells records of its log, and lines that functions have printed.
+
+    records_left_out, lines_left_out: how many more there were than the driver is to have.
+    """
+
+    slot: SlotId
+    records: tuple[LogRecord, ...]
+    records_left_out: int = 0
+    lines_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailedStep:
+    """All that it takes to run a step that failed again, as the bytes of a file."""
+
+    execution: ExecutionId
+    operator: str
+    bundle: bytes
 
 
 ToDriver = (
     Offer
-    | Printed
+    | Logged
+    | FailedStep
     | Pulse
     | SubtaskChanged
     | CheckpointAcknowledged
     | CheckpointDeclined
     | ToCoordinator
     | HasRead
+    | Threads
+    | Samples
     | SlotLeaving
 )

@@ -221,6 +221,37 @@ class ChangelogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LogSettings:
+    """Limits of the log of a job, and where it is kept.
+
+    levels: of loggers in slots, by name; "" is the root. records_max: log records a second that a
+    slot sends; lines_max: lines that functions print; bytes_max: of both together. kept_bytes: of
+    them that the driver keeps. file: to which it adds them; None for none. as_json: the form of its
+    lines.
+    """
+
+    levels: Mapping[str, int] = field(default_factory=dict)
+    records_max: int = 200
+    lines_max: int = 0
+    bytes_max: int = 256 << 10
+    kept_bytes: int = 4 << 20
+    file: str | None = None
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """Limits of replay bundles, and their place. directory: on the driver's machine.
+
+    bytes_max: of a bundle. rows: the last inputs of the step that it has.
+    """
+
+    directory: str
+    bytes_max: int = 4 << 20
+    rows: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class SlotSettings:
     """How slots work; all durations in milliseconds.
 
@@ -232,9 +263,9 @@ class SlotSettings:
     beside the first. debloat: None if row batches always have ``rows`` rows. final_only: the
     input is bounded, and only what it comes to in the end counts. part_bytes: of so much encoded
     state is written before there is more. rocksdb: None if keyed state is in memory. changelog:
-    None if changes of it are not logged. printed_max: lines a second that a slot sends to the
-    driver of what functions print. trace_functions: pure functions are evaluated over columns.
-    loops: form of the loops around user functions.
+    None if changes of it are not logged. trace_functions: pure functions are evaluated over
+    columns. loops: form of the loops around user functions. metrics_max: metrics that the functions
+    of an operator may have in one subtask. replay: None if nothing is kept of steps that fail.
     """
 
     rows: int = 2_048
@@ -259,9 +290,11 @@ class SlotSettings:
     rocksdb: RocksDBSettings | None = None
     state_files: StateFileSettings = field(default_factory=StateFileSettings)
     changelog: ChangelogSettings | None = None
-    printed_max: int = 0
+    log: LogSettings = field(default_factory=LogSettings)
     trace_functions: bool = True
     loops: LoopForm = LoopForm.AUTO
+    metrics_max: int = 1_000
+    replay: ReplaySettings | None = None
 
     def __post_init__(self) -> None:
         assert self.rows > 0 and self.arrow_rows > 0, "a batch has rows"
@@ -343,7 +376,8 @@ class RestSettings:
     the result of an operation can be read. allowed_hosts: further names that it answers under.
     savepoint_directories: where requests may put savepoints, beside the job's own folder for them.
     token_file: holds what requests must bring; None if they need nothing. tls: None for plain
-    HTTP.
+    HTTP. jar: with the files of Flink's dashboard; None if only questions are answered.
+    flame_graphs: whether slots are asked where their time goes.
     """
 
     ports: tuple[int, int]
@@ -354,6 +388,8 @@ class RestSettings:
     savepoint_directories: tuple[str, ...] = ()
     token_file: str | None = None
     tls: TlsStores | None = None
+    jar: str | None = None
+    flame_graphs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,19 +401,101 @@ class RescaleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricFilter:
+    """Chooses metrics: by logical scope, such as ``taskmanager.job.task``, by names, and by kinds.
+
+    Scope and names are patterns with ``*`` and ``?``.
+    """
+
+    scope: str
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSettings:
+    """A port at which Prometheus fetches metrics. port: of a range the first that is free.
+
+    filters_labels: characters of label values other than letters, digits, ``_`` and ``:`` become
+    ``_``.
+    """
+
+    port: tuple[int, int]
+    host: str
+    filters_labels: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusPushSettings:
+    """A Pushgateway. random_suffix: whether ``job_name`` gets one. deletes: at the job's end."""
+
+    url: str
+    job_name: str
+    grouping: Mapping[str, str]
+    random_suffix: bool = True
+    deletes: bool = True
+    filters_labels: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTelemetrySettings:
+    """A receiver of OpenTelemetry over HTTP.
+
+    endpoint: its URL, with ``/v1/metrics``, or ``/v1/traces`` for spans.
+    """
+
+    endpoint: str
+    service_name: str
+    service_version: str = ""
+    timeout_ms: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLinesSettings:
+    """A file on the driver's machine, to which a line of JSON is added for each metric or span."""
+
+    path: str
+
+
+ReporterTarget = (
+    PrometheusSettings | PrometheusPushSettings | OpenTelemetrySettings | JsonLinesSettings
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterSettings:
+    """One reporter of metrics. interval_ms: between two reports.
+
+    excluded_variables, additional_variables: of all metrics. A metric is reported if one of
+    ``includes`` chooses it, and none of ``excludes``.
+    """
+
+    name: str
+    target: ReporterTarget
+    interval_ms: int = 10_000
+    excluded_variables: tuple[str, ...] = ()
+    additional_variables: Mapping[str, str] = field(default_factory=dict)
+    includes: tuple[MetricFilter, ...] = ()
+    excludes: tuple[MetricFilter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JobSettings:
     """All settings of one job.
 
-    parameters: what user functions may ask for by name. trace_file: where the driver writes spans;
-    None for nowhere. leader_beat_ms: time between two signs of
-    life of the driver. leader_lease_ms: after this long without one another may take the job over.
-    zookeeper: given where the job is highly available; a driver that is started again then goes on.
-    rest: None if the driver serves no REST interface. repeats_max: the same failure so many
-    times, with no checkpoint completed between, ends the job; None leaves that to ``restart``.
+    parameters: what user functions may ask for by name. span_reporters: who is told of checkpoints
+    and starts, as spans. leader_beat_ms: time between two signs of life of the driver.
+    leader_lease_ms: after this long without one another may take the job over. zookeeper: given
+    where the job is highly available; a driver that is started again then goes on.
+    rest: None if the driver serves no REST interface. archive_directory: where the driver leaves
+    what the job has last shown; None for beside its checkpoints. reporters: of metrics.
+    repeats_max: the same failure so many times, with no checkpoint completed between, ends the job;
+    None leaves that to ``restart``.
     silenced: names of the warnings that are not logged. summary: whether the driver says at the end
     what the job did. summary_file: where it adds that as JSON; None for nowhere.
     last_checkpoint_ms: how long a job that is to be suspended waits for a checkpoint. on_survivors:
-    whether slots that live host the subtasks of a lost one until another one has come.
+    whether slots that live host the subtasks of a lost one until another one has come. given: what
+    these settings were made of, as text by key.
     """
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
@@ -393,11 +511,14 @@ class JobSettings:
     exception_history_max: int = 16
     leader_beat_ms: int = 500
     leader_lease_ms: int = 3_000
-    trace_file: str | None = None
+    span_reporters: tuple[JsonLinesSettings | OpenTelemetrySettings, ...] = ()
     zookeeper: ZooKeeperSettings | None = None
     rest: RestSettings | None = None
+    archive_directory: str | None = None
+    reporters: tuple[ReporterSettings, ...] = ()
     links: LinkSettings = field(default_factory=LinkSettings)
     parameters: Mapping[str, str] = field(default_factory=dict)
     silenced: tuple[str, ...] = ()
     summary: bool = True
     summary_file: str | None = None
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)

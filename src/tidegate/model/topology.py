@@ -49,15 +49,37 @@ class Partitioner(Enum):
         )
 
 
+class DeliveryGuarantee(Enum):
+    """Promise of a sink for a job that fails and is restored.
+
+    EXACTLY_ONCE: rows come into sight with their checkpoint, each once. AT_LEAST_ONCE: no row is
+    lost, some may be there twice. NONE: rows may be lost and doubled.
+    """
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The promise of a sink in a job with checkpoints. provided: what has to hold outside it."""
+
+    guarantee: DeliveryGuarantee
+    provided: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionInfo:
-    """A function of rows. call: what it is given to, such as ``map``.
+    """A function of rows or windows. call: what it is given to, such as ``map``.
 
-    by_row: why it is called for each row; empty if it is evaluated over columns.
+    by_row: why it is called for each of them; empty if it is evaluated over columns. each: what it
+    would be called for, ``row`` or ``window``.
     """
 
     call: str
     by_row: str = ""
+    each: str = "row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +90,8 @@ class OperatorInfo:
     uid_hash: a second id to look state up by, as given by the user. has_coordinator: whether the
     driver runs a coordinator for it. keyed: whether its rows come by key, so that it may have keyed
     state. sink: whether it is part of a sink, as its writer is, its committer, and steps behind
-    either. functions: those that may be evaluated over columns.
+    either. functions: those that may be evaluated over columns. delivery: what it promises of the
+    rows that it takes out of the job, if it does.
     """
 
     id: OperatorId
@@ -80,6 +103,7 @@ class OperatorInfo:
     keyed: bool = False
     sink: bool = False
     functions: tuple[FunctionInfo, ...] = ()
+    delivery: Delivery | None = None
 
 
 @dataclass(frozen=True, slots=True)

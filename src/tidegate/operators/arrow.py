@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.api.operator import Operator
-from tidegate.api.rows.batches import as_arrow
+from tidegate.api.rows.batches import batch_as_arrow
 from tidegate.api.rows.columns import as_found
 from tidegate.errors import BadRecord, GraphError, TidegateError, UserCodeFailed, with_article
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
@@ -256,7 +256,7 @@ def columns_of(batch: RowBatch) -> ArrowBatch:
     """A row batch as Arrow columns. Raises BadRecord if its rows can't be converted."""
     stamps, groups = batch.timestamps_ms, batch.key_groups
     return ArrowBatch(
-        as_arrow(batch.values),
+        batch_as_arrow(batch),
         None if stamps is None else np.asarray(stamps, np.int64),
         None,
         None if groups is None else np.asarray(groups),
@@ -370,7 +370,7 @@ class ToColumns(Operator):
         if isinstance(batch, ArrowBatch):
             made = self._columns.batch(batch.batch)
         else:
-            made = self._columns.batch(batch.values)
+            made = self._columns.rows(batch)
             if self._columns.schema is None:
                 made = as_found(made)
         out.emit(ArrowBatch(made))

@@ -23,6 +23,10 @@ PIECE_MS: Final = 5
 """How long what is due at once is worked on before a checkpoint may come in between."""
 
 
+_UNSEEN_MAX: Final = 15
+"""How many things may be done without a look at the clock, if it stood still before."""
+
+
 class Timed(Protocol):
     """Knows the event time of the last drawn result."""
 
@@ -127,6 +131,30 @@ def _rest(results: Iterator[object], draws: Draws, out: Output, timed: Timed | N
         batch, has_more = draws.next(results, timed, out.rows_max)
         if batch.values:
             emit_sorted(batch, out)
+
+
+class Piece:
+    """Some milliseconds of what is due, after which a checkpoint may come in between."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._end_ms = self._seen_ms = self._unseen = 0
+
+    def begin(self) -> None:
+        self._seen_ms = self._monotonic_ms()
+        self._end_ms = self._seen_ms + PIECE_MS
+        self._unseen = 0
+
+    def is_over(self) -> bool:
+        """Asked after each thing that was due; where these are short not each asks the clock."""
+        if self._unseen:
+            self._unseen -= 1
+            return False
+        now_ms = self._monotonic_ms()
+        if now_ms == self._seen_ms:
+            self._unseen = _UNSEEN_MAX
+        self._seen_ms = now_ms
+        return now_ms >= self._end_ms
 
 
 def then_fail(failure: TidegateError) -> Steps:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from tidegate.api.rows.batches import raised, shown
-from tidegate.errors import TidegateError, UserCodeFailed, with_article
+from tidegate.errors import FailedCall, TidegateError, UserCodeFailed, with_article
 from tidegate.loops.forms import PACKAGE
 from tidegate.typeinfo.copies import ReturnedLazily
 
@@ -38,16 +38,26 @@ def user_code_failed(
     row: object = None,
     call: str = "",
     returned: object = None,
+    at: int | None = None,
 ) -> TidegateError:
     """Error for an exception that left a user's function.
 
     operator: its name. row: what the function was given, or the first row of it. call: the call
     that failed, where it was given no row. returned: what a function that gives any number of
-    records has returned last, which may be what is wrong. An error of our own, such as an unfit
+    records has returned last, which may be what is wrong. at: place of the row in the batch that
+    the operator was given, where it is known. An error of our own, such as an unfit
     state, is what it says already and is given back as it is.
     """
     if isinstance(error, TidegateError):
         return error
+    failure = _in_words(error, operator, row, call, returned)
+    failure.call = FailedCall(operator, row, call, at)
+    return failure
+
+
+def _in_words(
+    error: Exception, operator: str, row: object, call: str, returned: object
+) -> UserCodeFailed:
     place = f"in its {call}" if call else f"at the row {shown(row)}"
     if isinstance(error, ReturnedBeside):
         return UserCodeFailed(

@@ -10,6 +10,7 @@ from tidegate.api.functions import SinkFunction
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
+from tidegate.model.topology import Delivery, DeliveryGuarantee
 from tidegate.operators.emit import emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, row_call
@@ -33,20 +34,20 @@ class MapOperator(FunctionOperator):
 
     @property
     def by_row(self) -> Mapping[str, str]:
-        return {"map": why_by_row(row_call(self._function, self._method))}
+        return {"map": why_by_row(row_call(self._function, self._method), named=True)}
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._of_columns = batch_call(self._call, enabled=context.info.settings.trace_functions)
+        trace = context.info.settings.trace_functions
+        self._of_columns = batch_call(self._call, enabled=trace, named=True)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        if isinstance(batch, ColumnRows) and self._of_columns is not None:
-            columns = self._of_columns(batch)
-            if columns is not None:
-                is_tuple = self._of_columns.is_tuple
-                out.emit(ColumnRows(columns, is_tuple=is_tuple, stamps=batch.stamps))
-                return None
         rows = as_rows(batch)
+        if isinstance(rows, ColumnRows) and self._of_columns is not None:
+            columns = self._of_columns(rows)
+            if columns is not None:
+                out.emit(ColumnRows(columns, form=self._of_columns.form, stamps=rows.stamps))
+                return None
         mapped, failure = each(self._call, rows.values, self._name, own=self._own)
         if failure is None:
             out.emit(RowBatch(mapped, rows.timestamps_ms))
@@ -73,14 +74,14 @@ class FilterOperator(FunctionOperator):
         self._of_columns = batch_call(self._call, enabled=context.info.settings.trace_functions)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        if isinstance(batch, ColumnRows) and self._of_columns is not None:
-            columns = self._of_columns(batch)
+        rows = as_rows(batch)
+        if isinstance(rows, ColumnRows) and self._of_columns is not None:
+            columns = self._of_columns(rows)
             if columns is not None and not self._of_columns.is_tuple:
-                kept = batch.take(columns[0].nonzero()[0])
+                kept = rows.take(columns[0].nonzero()[0])
                 if len(kept):
                     out.emit(kept)
                 return None
-        rows = as_rows(batch)
         keep, failure = each(self._call, rows.values, self._name)
         values = list(compress(rows.values, keep))
         if values:
@@ -126,14 +127,14 @@ def each(
     try:
         results.extend(map(call, rest) if own is None else map(own, map(call, rest)))
     except Exception as error:
-        row = values[-1 - length_hint(rest)]
-        failure = user_code_failed(error, operator=operator, row=row)
+        at = len(values) - 1 - length_hint(rest)
+        failure = user_code_failed(error, operator=operator, row=values[at], at=at)
         failure.__cause__ = None if failure is error else error
         return results, failure
     if len(results) < len(values):
         # `map` takes a StopIteration that leaves the function for its own end.
-        stopped = StopIteration("raised by the function itself")
-        return results, user_code_failed(stopped, operator=operator, row=values[len(results)])
+        stopped, at = StopIteration("raised by the function itself"), len(results)
+        return results, user_code_failed(stopped, operator=operator, row=values[at], at=at)
     return results, None
 
 
@@ -162,22 +163,28 @@ class SinkFunctionOperator(FunctionOperator):
     def __init__(self, function: object) -> None:
         super().__init__(function, "invoke")
 
+    @property
+    def delivery(self) -> Delivery:
+        return Delivery(DeliveryGuarantee.AT_LEAST_ONCE)
+
     def open(self, context: OperatorContext) -> None:
         self._row = SinkContext(context)
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         rows, context, call = as_rows(batch), self._row, self._call
+        rest = iter(rows.values)
         value: object = None
         try:
             if isinstance(self._function, SinkFunction):
-                for value, context.timestamp_ms in zip(rows.values, stamps_of(rows), strict=False):
+                for value, context.timestamp_ms in zip(rest, stamps_of(rows), strict=False):
                     call(value, context)
             else:
-                for value in rows.values:
+                for value in rest:
                     call(value)
         except Exception as error:
-            raise user_code_failed(error, operator=self._name, row=value) from error
+            at = len(rows) - 1 - length_hint(rest)
+            raise user_code_failed(error, operator=self._name, row=value, at=at) from error
 
     def on_watermark(self, watermark: Watermark, out: Output) -> None:
         self._row.watermark_ms = watermark.ms

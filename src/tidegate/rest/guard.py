@@ -10,10 +10,12 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import secrets
+import socket
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
-from tidegate.rest.messages import Forbidden, NotFound, Unauthorized, UnsupportedMediaType
+from tidegate.rest.names import announced, is_everywhere
+from tidegate.rest.refusals import Forbidden, NotFound, Unauthorized, UnsupportedMediaType
 from tidegate.storage import paths
 
 if TYPE_CHECKING:
@@ -36,10 +38,12 @@ class Guard:
     """Refuses requests from strangers. token: None if everybody may ask."""
 
     def __init__(self, settings: RestSettings, token: str | None, clock: Clock) -> None:
-        self._names = {"localhost", settings.bind_address.lower()} - {"0.0.0.0", "::", ""}
-        self._names |= {name.lower() for name in settings.allowed_hosts}
-        if settings.address is not None:
-            self._names.add(settings.address.lower())
+        own = {"localhost", announced(settings), *settings.allowed_hosts}
+        if is_everywhere(settings.bind_address):
+            own.add(socket.gethostname())
+        else:
+            own.add(settings.bind_address)
+        self._names = {name.lower() for name in own}
         self._token = token
         self._clock = clock
         self._session = secrets.token_urlsafe(32)
@@ -62,8 +66,8 @@ class Guard:
             _check_change(method, headers, has_body=has_body)
         if self._token is not None and path != LOGIN and not self._is_known(headers):
             raise Unauthorized(
-                "The job wants the token of tidegate.rest.token-file: send it as "
-                "'Authorization: Bearer <token>'."
+                "A token is required (tidegate.rest.token-file). Programs send 'Authorization: "
+                "Bearer <token>'; for a browser, get a one-time link with POST /login-links."
             )
 
     def new_link(self) -> str:
@@ -93,7 +97,7 @@ class Guard:
         except ValueError:
             return False
         # A page that was served from the address that was dialled is one of this machine.
-        return address.is_loopback or name == here
+        return address.is_loopback or str(address) == _without_scope(here)
 
     def _is_known(self, headers: Mapping[str, str]) -> bool:
         kind, _, given = headers.get("Authorization", "").partition(" ")
@@ -153,6 +157,11 @@ def _name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()
+
+
+def _without_scope(address: str) -> str:
+    """An address as others write it: where one socket takes both kinds, IPv4 comes within IPv6."""
+    return address.partition("%")[0].removeprefix("::ffff:")
 
 
 def _same(given: str, expected: str) -> bool:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from flinkformat.snapshots import SavepointFormatType
+from tidegate.rest.refusals import BadRequest, RequestTimeout
+from tidegate.rest.shapes.finite import finite
 from tidegate.typeinfo.decoders import json_decoder
 
 if TYPE_CHECKING:
@@ -36,67 +37,9 @@ class Accepted:
     body: Mapping[str, object]
 
 
-class RestError(Exception):
-    """An error as an answer. status: of HTTP."""
-
-    status = 500
-
-    def __init__(self, *texts: str) -> None:
-        super().__init__(*texts)
-        self.texts = texts
-
-
-class BadRequest(RestError):
-    """The request is malformed."""
-
-    status = 400
-
-
-class Unauthorized(RestError):
-    """The request carries no valid token."""
-
-    status = 401
-
-
-class UnsupportedMediaType(RestError):
-    """The body is declared as something else than JSON."""
-
-    status = 415
-
-
-class Forbidden(RestError):
-    """The request is not allowed."""
-
-    status = 403
-
-
-class NotFound(RestError):
-    """The requested thing does not exist."""
-
-    status = 404
-
-
-class RequestTimeout(RestError):
-    """The request did not arrive in time."""
-
-    status = 408
-
-
-class Conflict(RestError):
-    """The job's state does not allow the request."""
-
-    status = 409
-
-
-class Moved(RestError):
-    """The requested page is elsewhere."""
-
-    status = 308
-
-
 def response(body: object, status: int = 200) -> web.Response:
     """A body as JSON; numbers that JSON lacks become their names, as in Flink."""
-    data = json.dumps(_finite(body), separators=(",", ":"), allow_nan=False).encode()
+    data = json.dumps(finite(body), separators=(",", ":"), allow_nan=False).encode()
     return web.Response(body=data, status=status, headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -105,20 +48,9 @@ def error_response(status: int, *texts: str) -> web.Response:
     return response({"errors": texts}, status)
 
 
-def _finite(value: Any) -> Any:
-    match value:
-        case float() if math.isnan(value):
-            return "NaN"
-        case dict():
-            return {key: _finite(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_finite(inner) for inner in value]
-        case _:
-            return value
-
-
 _ID: Final = re.compile("[0-9a-f]{32}")
 
+T = TypeVar("T")
 Body = TypeVar("Body", bound="_Body")
 
 
@@ -173,22 +105,44 @@ class SavepointDisposalRequest(_Body, frozen=True):
     path: str | None = msgspec.field(default=None, name="savepoint-path")
 
 
+class Bounds(msgspec.Struct, frozen=True):
+    """The parallelism that a vertex may have."""
+
+    upper: int = msgspec.field(name="upperBound")
+    lower: int = msgspec.field(default=1, name="lowerBound")
+
+
+class Requirements(msgspec.Struct, frozen=True):
+    """Requirements of one vertex."""
+
+    parallelism: Bounds
+
+
 async def read_body(request: Request, kind: type[Body]) -> Body:
     """Reads the body of a request; an empty one has no fields.
 
     Raises BadRequest, and RequestTimeout for half a body.
     """
+    body = await _read(request, kind)
+    if body.faulty():
+        raise BadRequest(f"Request did not match expected format {kind.__name__}.")
+    return body
+
+
+async def read_requirements(request: Request) -> dict[str, Requirements]:
+    """Reads what ``PUT …/resource-requirements`` asks for, by vertex. Raises as `read_body`."""
+    return await _read(request, dict[str, Requirements])
+
+
+async def _read(request: Request, kind: type[T]) -> T:
     try:
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             data = await request.read()
     except TimeoutError as error:
         raise RequestTimeout("The body of the request has not come in time.") from error
     try:
-        body = json_decoder(kind).decode(data or b"{}")
+        return json_decoder(kind).decode(data or b"{}")
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRequest(
             "Bad request received. Request did not conform to expected format."
         ) from error
-    if body.faulty():
-        raise BadRequest(f"Request did not match expected format {kind.__name__}.")
-    return body

@@ -1,4 +1,4 @@
-"""Decides whether a job is served; every runtime asks before it starts a driver."""
+"""Decides whether a job is served and archived; every runtime asks before it starts a driver."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.errors import ConfigError
 from tidegate.model.chance import SeededChance
+from tidegate.storage import paths
 
 if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
+    from tidegate.rest.archive import Archive
     from tidegate.rest.server import RestServer
 
 
@@ -33,3 +35,16 @@ def rest_server(graph: JobGraph) -> RestServer | None:
         ) from error
     chance = SeededChance(secrets.randbits(64))
     return RestServer(settings, SystemClock(), chance, process_log().bind(job=graph.name))
+
+
+def archive(graph: JobGraph) -> Archive | None:
+    """Leaves what a job has last shown in its folder; None where it has none."""
+    directory = graph.settings.archive_directory
+    if directory is None:
+        checkpoints = graph.settings.checkpoints.directory
+        if checkpoints is None:
+            return None
+        directory = paths.join(checkpoints, paths.history_folder())
+    from tidegate.rest.archive import Archive
+
+    return Archive(paths.absolute(directory), SystemClock(), process_log().bind(job=graph.name))

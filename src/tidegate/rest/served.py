@@ -1,4 +1,4 @@
-"""The job that is served: its views, how busy it is, and operations on it.
+"""The job that is served: its views, and operations on it.
 
 An operation is begun by one request, and others ask about it by an id, which the client may choose.
 The same id again means the same operation, even if that failed. Source: REST §1.1.
@@ -6,17 +6,14 @@ The same id again means the same operation, even if that failed. Source: REST §
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import contextlib
 import re
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidegate.errors import UserError
-from tidegate.rest.messages import BadRequest, NotFound
-from tidegate.rest.shapes.metric_shapes import Rates
+from tidegate.rest.refusals import BadRequest, NotFound, unresolved
+from tidegate.rest.shapes.job_shapes import throwable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,10 +24,11 @@ if TYPE_CHECKING:
     from tidegate.api.job import JobClient
     from tidegate.clock import Clock
     from tidegate.ha.filesystem import RunBlocking
-    from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
+    from tidegate.jobmaster.view import JobView, SlotView, SubtaskView, VertexView
     from tidegate.model.chance import Chance
     from tidegate.model.ids import JobId
 
+T = TypeVar("T")
 Object = dict[str, object]
 
 _ID: Final = re.compile("[0-9a-fA-F]{32}")
@@ -52,8 +50,25 @@ class Route:
     answer: Callable[[Request], Awaitable[object]]
 
 
+NO_FILE: Final = "File not found."
+NO_RESOURCE: Final = "Resource not found."
+"""Texts at which Flink's dashboard stays quiet; its releases up to 2.3 at the first alone."""
+
+
+def lacking(path: str, text: str) -> Route:
+    """Route of something that there is in Flink and not here."""
+
+    async def answer(request: Request) -> object:
+        raise NotFound(text)
+
+    return Route("GET", path, answer)
+
+
 class ServedJob:
-    """One job, as requests see it."""
+    """One job, as requests see it.
+
+    flame_graphs: whether slots may be asked where their time goes.
+    """
 
     def __init__(
         self,
@@ -62,9 +77,11 @@ class ServedJob:
         clock: Clock,
         chance: Chance,
         run_blocking: RunBlocking,
+        *,
+        flame_graphs: bool = True,
     ) -> None:
         self.client: Final = client
-        self.rates: Final = Rates()
+        self.flame_graphs: Final = flame_graphs
         self._operations = operations
         self._clock = clock
         self._chance = chance
@@ -75,17 +92,11 @@ class ServedJob:
         return self._clock.wall_ms()
 
     async def view(self) -> JobView:
-        seen = await self._run_blocking(self.client.view)
-        self.rates.saw(seen)
-        return seen
+        return await self._run_blocking(self.client.view)
 
-    async def watch(self) -> None:
-        """Reads the job whenever its counters change, to compute rates."""
-        every_s = (await self.view()).settings.slot.pulse_ms / 1000
-        while True:
-            await asyncio.sleep(every_s)
-            with contextlib.suppress(TimeoutError):  # the driver is busy; the next look will do
-                await self.view()
+    async def apart(self, call: Callable[[], T]) -> T:
+        """Result of a call that reads files, which no other request waits for."""
+        return await self._run_blocking(call)
 
     def job_id(self, request: Request) -> JobId:
         wanted, job = path_id(request, "jobid"), self.client.get_job_id()
@@ -110,6 +121,13 @@ class ServedJob:
             if subtask.index == index:
                 return job, vertex, subtask
         raise NotFound(f"Could not find subtask {index} of vertex {vertex.id.hex()}")
+
+    async def slot(self, request: Request) -> tuple[JobView, SlotView]:
+        job, wanted = await self.view(), request.match_info["taskmanagerid"]
+        for slot in job.slots:
+            if slot.id == wanted:
+                return job, slot
+        raise NotFound(f"TaskExecutor with ID {wanted} could not be found.")
 
     def shows(self, path: str, shape: Callable[[JobView], object]) -> Route:
         """Route that shows the job in a shape."""
@@ -165,13 +183,9 @@ class ServedJob:
 
 
 def failure_cause(error: BaseException) -> Object:
-    """Cause of a failed operation, as text; there is no Java here to serialise a throwable."""
-    text = f"{type(error).__name__}: {error}"
-    return {
-        "class": type(error).__name__,
-        "stack-trace": text,
-        "serialized-throwable": base64.b64encode(text.encode()).decode(),
-    }
+    """Cause of a failed operation."""
+    kind = type(error).__name__
+    return throwable(kind, f"{kind}: {error}")
 
 
 def path_id(request: Request, name: str) -> str:
@@ -187,10 +201,7 @@ def path_number(request: Request, name: str) -> int:
 def _path(request: Request, name: str, form: re.Pattern[str]) -> str:
     value = request.match_info[name]
     if not form.fullmatch(value):
-        raise BadRequest(
-            "Bad request, could not parse parameters: Cannot resolve path parameter "
-            f'({name}) from value "{value}".'
-        )
+        raise unresolved("path", name, value)
     return value
 
 

@@ -11,6 +11,8 @@ import gc
 import pickle
 from typing import TYPE_CHECKING, cast
 
+from tidegate.config.threads import thread_stacks
+from tidegate.metrics import GaugeCalls
 from tidegate.model.control import (
     Accepted,
     Cancel,
@@ -24,9 +26,13 @@ from tidegate.model.control import (
     ReadBack,
     Refused,
     Release,
+    Samples,
     SlotLeaving,
     Start,
     SubtaskChanged,
+    TellSamples,
+    TellThreads,
+    Threads,
     ToOperator,
     ToSlot,
     TriggerCheckpoint,
@@ -38,6 +44,7 @@ from tidegate.slot.driver_link import DriverLink, as_ours
 from tidegate.slot.job import SlotJob
 from tidegate.slot.loop.beside import Tasks
 from tidegate.slot.loop.rounds import Rounds
+from tidegate.slot.process.load import process_metrics
 from tidegate.slot.subtask.hosted import HostedSubtask
 from tidegate.slot.subtask.subtask import Subtask
 
@@ -45,9 +52,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidegate.errors import PeerLost, TidegateError
-    from tidegate.model.ids import ExecutionId, SlotId
-    from tidegate.slot.driver_link import Printing
+    from tidegate.model.ids import ExecutionId, SlotId, VertexId
+    from tidegate.slot.driver_link import SlotLog
     from tidegate.slot.loop.calls import Calls
+    from tidegate.slot.sampler import Sampler
     from tidegate.slot.world import World
 
 COLLECT_EVERY_MS = 60_000
@@ -59,18 +67,19 @@ LINK_TIMEOUT_S = 10.0
 class Slot:
     """Hosts subtasks until it is released, refused, or has lost its driver.
 
-    printing: what functions print, for the driver.
+    log: what is logged and printed here, for the driver.
     """
 
-    def __init__(
-        self, slot: SlotId, world: World, printing: Printing, *, pid: int, host: str
-    ) -> None:
+    def __init__(self, slot: SlotId, world: World, log: SlotLog, *, pid: int, host: str) -> None:
         self.id = slot
         self._world = world
-        self._process = (pid, host)
+        self._place = (pid, host)
+        self._gauges = GaugeCalls(world.clock.monotonic_ms)
+        self._process = process_metrics(world.clock.monotonic_ms) if world.owns_process else None
         self._links = Links(slot, world.network, lost=self._peer_lost, timeout_s=LINK_TIMEOUT_S)
-        self._driver = DriverLink(printing)
+        self._driver = DriverLink(log)
         self._rounds = Rounds(world.clock)
+        self._sampler: Sampler | None = None
         self._beside = Tasks()
         self._job: SlotJob | None = None
         self._ended: str | None = None
@@ -86,7 +95,7 @@ class Slot:
         listener = await self._world.network.listen(self._links.accept)
         try:
             self._driver.dialled(await self._world.network.connect(driver, self.id, self))
-            pid, host = self._process
+            pid, host = self._place
             self._driver.send(Offer(self.id, listener.address, pid, host, versions, request))
             await self._work()
         except Exception as error:
@@ -106,16 +115,22 @@ class Slot:
         call = self.calls.current
         age = 0 if call is None else self._world.clock.monotonic_ms() - call.began_ms
         subtasks = list(self._rounds.subtasks.items())
-        figures = {execution: subtask.figures for execution, subtask in subtasks}
-        calling = None if call is None else call.execution
-        return Pulse(self.id, batch_age_ms=age, figures=figures, calling=calling)
+        self._gauges.call(gauge for _, subtask in subtasks for gauge in subtask.metrics.gauges)
+        return Pulse(
+            self.id,
+            batch_age_ms=age,
+            figures={execution: subtask.figures for execution, subtask in subtasks},
+            calling=None if call is None else call.execution,
+            metrics={execution: subtask.metrics.read() for execution, subtask in subtasks},
+            process={} if self._process is None else self._process.read(),
+        )
 
     def send_pulse(self) -> None:
         """Sends a heartbeat over the control link; for slots without a guard."""
         self._driver.send(self.pulse())
 
-    def send_printed(self) -> None:
-        self._driver.send_printed()
+    def send_logged(self) -> None:
+        self._driver.send_logged()
 
     def end(self, reason: str, error: TidegateError | None = None) -> None:
         if self._ended is None:
@@ -124,6 +139,8 @@ class Slot:
         self._rounds.wake()
 
     async def _close(self) -> None:
+        if self._sampler is not None:
+            self._sampler.close()
         # Before the ends of the subtasks, so that the driver hears the reason first.
         self._driver.send(SlotLeaving(self.id, self._error))
         for subtask in list(self._rounds.subtasks.values()):
@@ -198,8 +215,19 @@ class Slot:
                 self._with(execution, lambda subtask: subtask.abort(checkpoint, completed))
             case ToOperator(execution, operator, event):
                 self._with(execution, lambda subtask: subtask.event(operator, event))
+            case TellThreads(number):
+                self._driver.send(Threads(number, self.id, thread_stacks()))
+            case TellSamples(number, vertex):
+                self._driver.send(self._sampled(number, vertex))
             case ReadBack():
                 self._beside.run(self._read_back(message))
+
+    def _sampled(self, number: int, vertex: VertexId) -> Samples:
+        if self._sampler is None:
+            from tidegate.slot.sampler import Sampler
+
+            self._sampler = Sampler(self._rounds, self._world.clock.monotonic_ms)
+        return self._sampler.read(vertex, number, self.id)
 
     def _with(self, execution: ExecutionId, act: Callable[[Subtask], None]) -> None:
         """Act on a subtask that is here and alive; errors are its failure."""

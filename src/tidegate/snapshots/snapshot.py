@@ -108,6 +108,18 @@ class Snapshot:
             for each in self.metadata.operators
         )
 
+    def _repr_html_(self) -> str:
+        """Operators and states as a table, in notebooks."""
+        from tidegate.graph.html import paragraph, table  # a notebook alone asks for it
+
+        rows = [
+            (operator, operator.parallelism, one.name, one.kind.value, one.key_type, one.value_type)
+            for operator in self.operators
+            for one in self.states(operator)
+        ]
+        head = ("operator", "subtasks", "state", "kind", "key", "value")
+        return paragraph(repr(self)) + table(head, rows)
+
     @property
     def job_name(self) -> str | None:
         """Name of the job that wrote it; None if Flink did."""

@@ -18,16 +18,20 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from tidegate.config import execution
+from tidegate.config.execution import BatchShuffleMode
 from tidegate.config.log import process_log
 from tidegate.driver.thread import start_driver
 from tidegate.errors import SlotLost
-from tidegate.rest.serve import rest_server
+from tidegate.rest.serve import archive, rest_server
+from tidegate.spark.batch.client import BatchClient
 from tidegate.spark.interrupts import SLOT_TAG, keep_slots_at_signals
 from tidegate.spark.session import (
     check_cores,
     driver_address,
     is_local,
+    lacks_tidegate,
     look,
+    lost,
     session_for,
     ship_python_files,
     tell_of_plain_rpc,
@@ -47,11 +51,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.api.job import JobClient
     from tidegate.config.configuration import Configuration
-    from tidegate.driver.client.driver_client import DriverClient
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
+
+TASK_TRIES = 4
+"""How often Spark runs a task of a batch that dies; its own number for clusters."""
 
 CLOSE_TIMEOUT_S = 5.0
 """How long slots may take to end by themselves before their Spark jobs are cancelled."""
@@ -69,17 +76,27 @@ class SparkRuntime:
         self._configuration = configuration
         self._spark = spark
 
-    def submit(self, graph: JobGraph) -> DriverClient:
+    @property
+    def _shuffles(self) -> bool:
+        mode = self._configuration.get(execution.BATCH_SHUFFLE_MODE)
+        return mode is BatchShuffleMode.ALL_EXCHANGES_BLOCKING
+
+    def submit(self, graph: JobGraph) -> JobClient:
         """Start a job; returns once its driver leads it.
 
         Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
         """
         slots = graph.topology.slots_needed()
-        spark = session_for(self._spark, slots)
-        check_cores(spark, slots)
-        keep_slots_at_signals(spark.sparkContext, process_log().bind(job=graph.name))
+        shuffles = graph.settings.slot.final_only and self._shuffles
+        spark = session_for(self._spark, slots, TASK_TRIES if shuffles else 1)
+        if not shuffles:
+            check_cores(spark, slots)
+            keep_slots_at_signals(spark.sparkContext, process_log().bind(job=graph.name))
         if not is_local(spark):
             ship_python_files(spark, self._configuration.get(execution.PYTHON_FILES))
+        if shuffles:
+            savepoints = self._configuration.get(execution.END_WITH_SAVEPOINT)
+            return BatchClient(graph, spark, savepoints).start()
         address = driver_address(spark)
         security = LinkSecurity(graph.settings.links, address.bind)
         if not is_loopback(address.bind):
@@ -87,7 +104,8 @@ class SparkRuntime:
         network = security.network(announce=address.announce, ports=graph.settings.slot.port_range)
         provider = ElasticProvider(spark, graph.name, security)
         secret = security.secret
-        return start_driver(graph, provider, network, secret=secret, rest=rest_server(graph))
+        rest, kept = rest_server(graph), archive(graph)
+        return start_driver(graph, provider, network, secret=secret, rest=rest, archive=kept)
 
 
 class ElasticProvider:
@@ -193,16 +211,5 @@ class ElasticProvider:
         if any(sign in text for sign in _ENDED_FROM_OUTSIDE) and self._ended is not None:
             self._ended("Spark's job was cancelled, or its session stopped, from outside")
         elif self._failed is not None:
-            missing = "No module named 'tidegate'" in text
-            self._failed(request, _lost(text, missing=missing), missing)
-
-
-def _lost(text: str, *, missing: bool) -> SlotLost:
-    reason = next((line for line in reversed(text.splitlines()) if line.strip()), text)
-    if missing:
-        return SlotLost(
-            "the executors' Python has no tidegate",
-            remedy="Install it there, or ship it: spark.archives with an environment, or "
-            "addPyFile with the wheel.",
-        )
-    return SlotLost(f"Spark ended the slot's task: {reason.strip()[:500]}")
+            error = lost("Spark ended the slot's task", text)
+            self._failed(request, error, lacks_tidegate(text))

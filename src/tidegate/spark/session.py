@@ -20,7 +20,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 import flinkformat
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, SlotLost
 from tidegate.spark import daemon
 
 if TYPE_CHECKING:
@@ -36,13 +36,14 @@ _SETTINGS: Final = (
 _ENCRYPTS: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 
 
-def session_for(spark: object | None, slots: int) -> SparkSession:
+def session_for(spark: object | None, slots: int, tries: int = 1) -> SparkSession:
     """The session handed in, else a new local one with room for this many slots.
 
+    tries: how often a task may be run that dies; of a slot, the driver asks for another one.
     Raises ConfigError for a session that jobs cannot run in, and where Spark does not start.
     """
     if spark is None:
-        return _build(slots)
+        return _build(slots, tries)
     if not isinstance(spark, SparkSession) or type(spark).__module__.startswith(
         "pyspark.sql.connect"
     ):
@@ -56,10 +57,10 @@ def session_for(spark: object | None, slots: int) -> SparkSession:
     return spark
 
 
-def _build(slots: int) -> SparkSession:
+def _build(slots: int, tries: int) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     threads = max(slots, os.cpu_count() or 1)  # slots mostly wait; they may outnumber the cores
-    builder = SparkSession.builder.master(f"local[{threads}]").appName("tidegate")
+    builder = SparkSession.builder.master(f"local[{threads},{tries}]").appName("tidegate")
     for key, value in session_settings(os.environ["PYSPARK_PYTHON"]).items():
         builder = builder.config(key, value)
     try:
@@ -273,3 +274,20 @@ def look(spark: SparkSession, tag: str, asked: int) -> Waiting:
     # The driver is listed among executors; elsewhere than on one machine it runs no tasks.
     registered = None if is_local(spark) else len(executors) - 1
     return Waiting(asked, given, registered, max(0, running - given), cores_of(spark))
+
+
+def lost(what: str, text: str) -> SlotLost:
+    """The loss of a task. what: it means for the job. text: Spark's account of it."""
+    if lacks_tidegate(text):
+        return SlotLost(
+            "the executors' Python has no tidegate",
+            remedy="Install it there, or ship it: spark.archives with an environment, or "
+            "addPyFile with the wheel.",
+        )
+    reason = next((line for line in reversed(text.splitlines()) if line.strip()), text)
+    return SlotLost(f"{what}: {reason.strip()[:500]}")
+
+
+def lacks_tidegate(text: str) -> bool:
+    """True if a task was lost since its Python cannot import Tidegate."""
+    return "No module named 'tidegate'" in text

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     import pyarrow as pa
 
@@ -67,9 +68,16 @@ def _serve(task: SlotTask) -> str:
     assert request is not None, "each slot's Spark job has a request"
     from tidegate.slot.process.serve import serve
 
-    before = list(sys.path)
-    sys.path += [entry for entry in task.path if entry not in before]
-    try:
+    with imports_from(task.path):
         return serve(replace(task.invitation, request=request))
+
+
+@contextmanager
+def imports_from(path: tuple[str, ...]) -> Generator[None]:
+    """Lets a worker import what the driver can, within the block. path: the driver's."""
+    before = list(sys.path)
+    sys.path += [entry for entry in path if entry not in before]
+    try:
+        yield
     finally:
         sys.path[:] = before

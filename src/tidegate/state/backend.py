@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.model.elements import CheckpointOptions
 from tidegate.state.format.blocks import reading
@@ -14,13 +15,15 @@ from tidegate.state.user.operator_state import OperatorStates
 from tidegate.state.user.timers import KeyedTimers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tidegate.api.state import (
         ColumnState,
         ColumnStateDescriptor,
         KeyedColumns,
         KeyedPanes,
+        State,
+        StateDescriptor,
     )
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
@@ -61,6 +64,24 @@ def keyed_backend(
     return keyed if log is None else ChangelogBackend(keyed, log)
 
 
+@dataclass(slots=True)
+class StatesOfKey:
+    """A copy of the state of one key. entries: by state, each with its key and namespace.
+
+    left_out: names of states that are not in it, or not whole.
+    """
+
+    backend: OperatorBackend
+    keyed: HeapBackend
+    entries: dict[str, list[tuple[object, object]]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    def put(self, name: str, group: int, rows: list[tuple[object, object]]) -> None:
+        """Put entries into a state."""
+        self.keyed.put(name, group, rows)
+        self.entries[name] = rows
+
+
 class OperatorBackend:
     """All state of one operator in one subtask: keyed rows, columns, and operator state.
 
@@ -81,6 +102,8 @@ class OperatorBackend:
         self.operator_state, self.broadcast_state = states.list_state, states.broadcast_state
         self._columns: KeyedColumnStates | None = None
         self._pending: PendingSnapshot | None = None
+        self._timers: list[KeyedTimers] = []
+        self._asked: dict[str, tuple[StateDescriptor, TypeInformation | None]] = {}
         # What compresses takes long to import, and is not waited for where a snapshot is written.
         _ = scope.compress
 
@@ -88,7 +111,57 @@ class OperatorBackend:
         self, name: str, namespace: TypeInformation | None, alarm: Callable[[int], None]
     ) -> KeyedTimers:
         """Timers of that name. alarm: of processing time."""
-        return KeyedTimers(self, name, namespace, alarm)
+        timers = KeyedTimers(self, name, namespace, alarm)
+        self._timers.append(timers)
+        return timers
+
+    def note_states(self) -> None:
+        """Note from now on which states are asked for, so that `of_key` finds them."""
+        asked, state = self._asked, self._keyed.state
+
+        def noted(descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
+            asked[descriptor.name] = descriptor, namespace
+            return state(descriptor, namespace)
+
+        self.keyed_state = noted
+
+    def of_key(self, key: object, group: int, lasts: Callable[[], bool]) -> StatesOfKey:
+        """A copy of what this holds of one key, with operator state; `note_states` came before.
+
+        lasts: false once looking has taken too long; then the rest is left out.
+        """
+        scope = replace(self.scope, cell=type(self.scope.cell)())
+        copy = HeapBackend(scope)
+        states = StatesOfKey(OperatorBackend(scope, copy), copy)
+        states.backend._operator_states = self._operator_states
+        states.left_out = () if self._columns is None else ("columns",)
+        for name, (descriptor, namespace) in self._asked.items():
+            states.backend.keyed_state(descriptor, namespace)
+            rows: list[tuple[object, object]] = []
+            for found_group, found, entry in self.scan(name):
+                if not lasts():
+                    states.left_out += (name,)
+                    break
+                whose = found if namespace is None else cast("tuple[object, object]", found)[0]
+                if found_group == group and whose == key:
+                    rows.append((found, entry))
+            if rows:
+                states.put(name, group, rows)
+        return states
+
+    def entries(self) -> Mapping[str, int]:
+        """Entries by keyed state in memory, and keys of columns. Any thread may ask."""
+        columns = {} if self._columns is None else {"columns": len(self._columns)}
+        return {**self._keyed.entries(), **columns}
+
+    def figure(self, name: str) -> int | None:
+        """A figure of the library that keeps keyed state, such as RocksDB. Any thread may ask."""
+        return self._keyed.figure(name)
+
+    @property
+    def timers_waiting(self) -> int:
+        """Number of timers that will fire, of event time and of processing time."""
+        return sum(each.event.waiting + each.processing.waiting for each in self._timers)
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
         """Dense rows of the operator's keys."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flinkformat.handles import KeyedStateHandle
     from tidegate.api.state import State, StateDescriptor
@@ -41,6 +41,14 @@ class KeyedBackend(Protocol):
 
     def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of all that a state holds; no write meanwhile."""
+        ...
+
+    def entries(self) -> Mapping[str, int]:
+        """Number of entries by state; empty where counting takes long. Any thread may ask."""
+        ...
+
+    def figure(self, name: str) -> int | None:
+        """A figure of the library that keeps the rows; None if there is none such. Any thread."""
         ...
 
     def before_batch(self, batch: Batch, *, encoding: bool) -> None:

@@ -18,6 +18,7 @@ from tidegate.storage.store import (
     Checksum,
     FileInfo,
     StoreGuarantees,
+    Trials,
     Written,
     failed,
     missing,
@@ -37,9 +38,19 @@ _RENAMING: Final = ("file", "local", "hdfs", "webhdfs", "sftp", "smb")
 
 
 class FsspecStore:
-    """A store over an fsspec file system. folder: its root there. root: the same as a URL."""
+    """A store over an fsspec file system. folder: its root there. root: the same as a URL.
 
-    def __init__(self, file_system: AbstractFileSystem, folder: str, root: str) -> None:
+    trials: what other stores in the same buckets were found to be.
+    """
+
+    def __init__(
+        self,
+        file_system: AbstractFileSystem,
+        folder: str,
+        root: str,
+        *,
+        trials: Trials | None = None,
+    ) -> None:
         # fsspec has no types worth the name; this is the only place that calls it.
         self._fs: Any = file_system
         self._folder = folder.rstrip("/")
@@ -48,10 +59,11 @@ class FsspecStore:
         self._protocols = (
             (protocol,) if isinstance(protocol, str) else cast("tuple[str, ...]", protocol)
         )
+        self._trials = trials or Trials()
         self._guarantees: StoreGuarantees | None = None
 
     @staticmethod
-    def open(url: str) -> FsspecStore:
+    def open(url: str, *, trials: Trials | None = None) -> FsspecStore:
         """The store at a URL. Raises ConfigError if fsspec has no driver for its scheme."""
         try:
             from fsspec.core import url_to_fs
@@ -63,7 +75,7 @@ class FsspecStore:
                 where=url,
                 remedy=f"Install tidegate[fsspec] and the scheme's driver. {error}",
             ) from error
-        return FsspecStore(file_system, folder, paths.absolute(url))
+        return FsspecStore(file_system, folder, paths.absolute(url), trials=trials)
 
     @property
     def root(self) -> str:
@@ -73,15 +85,19 @@ class FsspecStore:
     def guarantees(self) -> StoreGuarantees:
         """Guarantees that the driver is known for and a trial has confirmed."""
         if self._guarantees is None:
-            created = False
-            if any(protocol in CONDITIONAL_CREATE for protocol in self._protocols):
-                name = f".probe-{os.urandom(8).hex()}"
-                created = probe_create(self._create, name)
-                with contextlib.suppress(StorageFailed):
-                    self.delete([name])
-            renamed = any(protocol in _RENAMING for protocol in self._protocols)
-            self._guarantees = StoreGuarantees(atomic_create=created, atomic_rename=renamed)
+            bucket = self._folder.lstrip("/").partition("/")[0]
+            self._guarantees = self._trials.of((self._protocols, bucket), self._tried)
         return self._guarantees
+
+    def _tried(self) -> StoreGuarantees:
+        created = False
+        if any(protocol in CONDITIONAL_CREATE for protocol in self._protocols):
+            name = f".probe-{os.urandom(8).hex()}"
+            created = probe_create(self._create, name)
+            with contextlib.suppress(StorageFailed):
+                self.delete([name])
+        renamed = any(protocol in _RENAMING for protocol in self._protocols)
+        return StoreGuarantees(atomic_create=created, atomic_rename=renamed)
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
         end = None if size is None else offset + size

@@ -22,6 +22,7 @@ from tidegate.storage.store import (
     Checksum,
     FileInfo,
     StoreGuarantees,
+    Trials,
     Written,
     probe_create,
     try_all,
@@ -48,10 +49,14 @@ _SYNC_BYTES: Final = 32 << 20
 
 
 class LocalStore:
-    """Files below a folder of this machine; the folder need not exist yet."""
+    """Files below a folder of this machine; the folder need not exist yet.
 
-    def __init__(self, root: str) -> None:
+    trials: what other stores on the same devices were found to be.
+    """
+
+    def __init__(self, root: str, *, trials: Trials | None = None) -> None:
         self._root = Path(absolute(root))
+        self._trials = trials or Trials()
         self._guarantees: StoreGuarantees | None = None
 
     @property
@@ -62,12 +67,20 @@ class LocalStore:
     def guarantees(self) -> StoreGuarantees:
         """Atomic rename always; atomic create if links work, which is tried once."""
         if self._guarantees is None:
-            name = f".probe-{os.urandom(8).hex()}"
-            created = probe_create(self.create, name)
-            with contextlib.suppress(StorageFailed):
-                self.delete([name])
-            self._guarantees = StoreGuarantees(atomic_create=created, atomic_rename=True)
+            try:
+                self._make(self._root)
+                device = self._root.stat().st_dev
+            except (StorageFailed, OSError):
+                return StoreGuarantees(atomic_create=False, atomic_rename=True)
+            self._guarantees = self._trials.of(device, self._tried)
         return self._guarantees
+
+    def _tried(self) -> StoreGuarantees:
+        name = f".probe-{os.urandom(8).hex()}"
+        created = probe_create(self.create, name)
+        with contextlib.suppress(StorageFailed):
+            self.delete([name])
+        return StoreGuarantees(atomic_create=created, atomic_rename=True)
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
         with _failures("read", self._root / path), (self._root / path).open("rb") as file:

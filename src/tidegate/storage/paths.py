@@ -1,12 +1,13 @@
 """All paths that Tidegate makes, and functions that take paths and URLs apart.
 
-Layout below a checkpoint folder, Flink's save for the last three lines::
+Layout below a checkpoint folder, Flink's save for the last four lines::
 
     <job-id>/chk-<n>/_metadata            a checkpoint, with the files that are its own
     <job-id>/shared/                      files that several checkpoints use
     <job-id>/taskowned/                   files that slots own
     <job-id>/staged/                      files written once for sources to read
     .jobs/<job name>/                     who leads the job, and its checkpoints (tidegate.ha)
+    .history/<job id>                     what the job has last shown (tidegate.rest)
     savepoint-<6 of job id>-<12 random>/  a savepoint, below its own target folder
 
 A local place is written as an absolute path, any other as a URL.
@@ -33,6 +34,8 @@ METADATA: Final = "_metadata"
 SHARED: Final = "shared"
 TASK_OWNED: Final = "taskowned"
 STAGED: Final = "staged"
+
+_DOORS: Final = "doors"
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:")
 _EXCLUSIVE: Final = re.compile(r"chk-(\d+)")
@@ -163,6 +166,15 @@ def jobs_folder() -> str:
     return ".jobs"
 
 
+def history_folder() -> str:
+    return ".history"
+
+
+def is_archive(file: str) -> bool:
+    """True for the name of a file in which a job has left what it has last shown."""
+    return _JOB.fullmatch(name(file)) is not None
+
+
 def job_names(files: Iterable[str]) -> list[str]:
     """Names of jobs with files among these, below `jobs_folder`; very long names are shortened."""
     return list(dict.fromkeys(unquote(file.split("/")[1]) for file in files if "/" in file))
@@ -172,8 +184,18 @@ def door_file(job_name: str, epoch: Epoch) -> str:
     return join(doors_folder(job_name), f"{epoch:010d}")
 
 
+def signs_by_job(files: Iterable[str]) -> dict[str, str]:
+    """Newest of the door files among these, below `jobs_folder`, by the name of its job."""
+    found: dict[str, str] = {}
+    for file in sorted(files):
+        parts = file.split("/")
+        if len(parts) == 4 and parts[2] == _DOORS:
+            found[unquote(parts[1])] = file
+    return found
+
+
 def doors_folder(job_name: str) -> str:
-    return join(chain_folder(job_name), "doors")
+    return join(chain_folder(job_name), _DOORS)
 
 
 def quoted_name(text: str) -> str:

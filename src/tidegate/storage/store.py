@@ -20,7 +20,7 @@ from tidegate.model.descriptors import shortage
 from tidegate.model.files import FileChecksum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +275,29 @@ def try_all(calls: Iterable[Callable[[], None]]) -> None:
             first = first or error
     if first is not None:
         raise first
+
+
+class Trials:
+    """Stores that were tried out and do create atomically, by what they lie on.
+
+    A checkpoint has a folder, and so a store, of its own: without this each would be tried, which
+    takes longer than to write its ``_metadata``.
+    """
+
+    def __init__(self) -> None:
+        self._passed: dict[Hashable, StoreGuarantees] = {}
+
+    def of(self, volume: Hashable, try_out: Callable[[], StoreGuarantees]) -> StoreGuarantees:
+        """Guarantees of a store on a volume, such as a device or a bucket.
+
+        What has failed may have failed for want of space, so it says nothing of other stores.
+        """
+        found = self._passed.get(volume)
+        if found is None:
+            found = try_out()
+            if found.atomic_create:
+                self._passed[volume] = found
+        return found
 
 
 def probe_create(create: Callable[[str, bytes], bool], name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tidegate.errors import ConfigError
 from tidegate.storage import paths
 from tidegate.storage.local import LocalStore
+from tidegate.storage.store import Trials
 
 if TYPE_CHECKING:
     from tidegate.storage.memory import MemoryFiles
@@ -31,6 +32,7 @@ class Stores:
     def __init__(self, memory: MemoryFiles | None = None) -> None:
         self._memory = memory
         self._opened: dict[str, Store] = {}
+        self._trials = Trials()
         self._lock = threading.Lock()
 
     def open(self, location: str) -> Store:
@@ -51,7 +53,7 @@ class Stores:
     def _new(self, root: str) -> Store:
         scheme = paths.scheme_of(root)
         if paths.is_local(root):
-            return LocalStore(root)
+            return LocalStore(root, trials=self._trials)
         if scheme == MEMORY_SCHEME:
             if self._memory is None:
                 raise ConfigError(
@@ -67,4 +69,4 @@ class Stores:
             return ArrowStore.open(root)
         from tidegate.storage.fsspec_fs import FsspecStore
 
-        return FsspecStore.open(root)
+        return FsspecStore.open(root, trials=self._trials)

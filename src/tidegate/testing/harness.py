@@ -66,8 +66,10 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointDeclined, ExecutionState
     from tidegate.model.elements import Batch, Element, Mark, OperatorEvent
     from tidegate.model.settings import JobSettings
+    from tidegate.model.topology import Partitioner
     from tidegate.slot.channels.gate import Gate, InputChannel
     from tidegate.slot.channels.routes import Route
+    from tidegate.slot.subtask.chain import ChainedOperator
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
 
@@ -109,7 +111,7 @@ class OperatorHarness:
         configuration: Configuration | None = None,
     ) -> None:
         self.clock = ManualClock(start_ms)
-        self._results = _Results()
+        self._results = Results()
         settings = job_settings(configuration or Configuration())
         # As in a job that takes checkpoints, so that a final one follows the end.
         checkpoints = replace(
@@ -119,12 +121,12 @@ class OperatorHarness:
         )
         slot = replace(settings.slot, debloat=None)
         self._settings = replace(settings, checkpoints=checkpoints, slot=slot)
-        self._sources, self._node, self._edges = _the_step(
+        self._sources, self._node, self._edges = the_step(
             build, inputs, parallelism, max_parallelism
         )
         self._checkpoint = 0 if restore is None else restore.checkpoint
         self._loop = ManualLoop(self.clock)
-        self._subtasks: list[_Subtask] = []
+        self._subtasks: list[StepSubtask] = []
         try:
             self._open(restore)
             self._routes = [self._route(number, edge) for number, edge in enumerate(self._edges)]
@@ -282,9 +284,9 @@ class OperatorHarness:
         restored = None if restore is None else CheckpointId(restore.checkpoint)
         for index, state in enumerate(states):
             operator = cast("Operator", ship.loads(shipped, name=node.name))
-            subtask = _Subtask(
-                node,
-                self._edges,
+            subtask = StepSubtask(
+                _vertex(node),
+                [(edge.partitioner, edge.port) for edge in self._edges],
                 operator,
                 index,
                 self._settings,
@@ -305,7 +307,7 @@ class OperatorHarness:
             outputs.append(output)
             subtask.outputs.append(output)
         return make_route(
-            OutputPlan(number, edge.key, edge.partition),
+            OutputPlan(number, edge.key, edge.partition, self._node.operator.reads_columns),
             edge.partitioner,
             outputs,
             max_parallelism=self._node.max_parallelism,
@@ -356,8 +358,9 @@ class _Reading:
     gate: Gate
     channel: InputChannel
 
-    def send(self, element: Element) -> None:
+    def send(self, element: Element) -> int:
         self.gate.put(self.channel, element)
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,18 +377,18 @@ class _Writing:
         pass
 
 
-class _Subtask:
-    """One subtask of the step and its host; outputs: of the harness, that lead to it."""
+class StepSubtask:
+    """One subtask of one step and its host. outputs: channels that lead to it."""
 
     def __init__(
         self,
-        node: StreamNode,
-        edges: Sequence[StreamEdge],
+        vertex: Vertex,
+        inputs: Sequence[tuple[Partitioner, int]],
         operator: Operator,
         index: int,
         settings: JobSettings,
         loop: ManualLoop,
-        results: _Results,
+        results: Results,
         restored: CheckpointId | None,
     ) -> None:
         self.operator = operator
@@ -395,11 +398,7 @@ class _Subtask:
         self.log = process_log()
         self._loop = loop
         deployment = Deployment.without_job(
-            _vertex(node),
-            settings,
-            index=index,
-            restored=restored,
-            inputs=[(edge.partitioner, edge.port) for edge in edges],
+            vertex, settings, index=index, restored=restored, inputs=inputs
         )
         storage = ChannelStateStorage(lambda: None, _never, lambda: 0, _never)
         self.channel_state = storage.writer(deployment.execution, 1)
@@ -407,7 +406,7 @@ class _Subtask:
         self._subtask = build_subtask(plan, deployment, self, StatesInMemory())
         self._chained = self._subtask.chain.head
         self._chained.out = _KeptOutput(
-            results, loop.clock, output_conversions(operator, node.name)
+            results, loop.clock, output_conversions(operator, vertex.name)
         )
 
     @property
@@ -417,6 +416,10 @@ class _Subtask:
     def open(self, state: RestoredOperatorState) -> None:
         self._chained.backend.restore(state, InlineReader("a snapshot of the harness"))
         self._subtask.chain.open()
+
+    @property
+    def chained(self) -> ChainedOperator:
+        return self._chained
 
     def begin(self) -> None:
         self._subtask.start()
@@ -498,6 +501,9 @@ class _Subtask:
     def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
         pass
 
+    def failing(self, error: Exception) -> None:
+        pass
+
     def decline(self, declined: CheckpointDeclined) -> None:
         pass
 
@@ -531,7 +537,9 @@ class _Subtask:
 Rows = list[tuple[Any, int | None]]
 
 
-class _Results:
+class Results:
+    """All that the subtasks of a step have emitted."""
+
     def __init__(self) -> None:
         self.main: Rows = []
         self.sides: dict[str, Rows] = {}
@@ -545,7 +553,7 @@ class _Results:
 class _SideResults:
     """Collects a side output of all subtasks."""
 
-    results: _Results
+    results: Results
     tag: str
 
     def accept(self, batch: Batch) -> None:
@@ -554,7 +562,7 @@ class _SideResults:
 
 class _KeptOutput(ChainOutput):
     def __init__(
-        self, results: _Results, clock: ManualClock, convert: Mapping[str | None, Convert]
+        self, results: Results, clock: ManualClock, convert: Mapping[str | None, Convert]
     ) -> None:
         super().__init__(Room(), clock, share=True, convert=convert)
         self._results = results
@@ -598,7 +606,7 @@ def _never(work: object) -> NoReturn:
     raise AssertionError("a harness keeps no in-flight data")
 
 
-def _the_step(
+def the_step(
     build: Callable[..., DataStream[Any]], inputs: int, parallelism: int, max_parallelism: int
 ) -> tuple[list[int], StreamNode, list[StreamEdge]]:
     """Ids of the streams, the one operator that a program makes of them, its inputs by port."""

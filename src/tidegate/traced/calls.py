@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from flinkformat.row import Row
 from tidegate.traced.purity import NotPure
-from tidegate.traced.symbols import Traced, trace
+from tidegate.traced.symbols import Field, Traced, trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.api.rows.column_rows import ColumnRows
+    from tidegate.model.nullable import FieldValues
     from tidegate.traced.evaluation import Fields
 
 
 class BatchCall:
     """Evaluates a pure function over batches; None where the function has to be called."""
 
-    def __init__(self, traced: Traced) -> None:
+    def __init__(self, traced: Traced, *, named: bool) -> None:
         self._traced: Traced | None = traced
+        self._named = named
+        self.form = traced.form
 
     @property
     def is_tuple(self) -> bool:
         """True if the function returns a tuple of its columns, False if its only column."""
-        return self._traced is not None and self._traced.is_tuple
+        return self.form.is_tuple
 
     def __call__(
         self, rows: ColumnRows, second: NDArray[Any] | None = None
-    ) -> list[NDArray[Any]] | None:
+    ) -> list[FieldValues] | None:
         """A column for each part of the result; None where a result might differ from Python's.
 
         second: the second argument of a function that takes two.
@@ -37,11 +41,11 @@ class BatchCall:
             return None
         fields = fields_of(rows)
         if second is not None:
-            fields[1, None] = second
+            fields[Field(1, None)] = second
         # NumPy is loaded where batches are, not by whoever writes a program.
         from tidegate.traced.evaluation import evaluated
 
-        return cast("list[NDArray[Any]] | None", evaluated(traced.expressions, fields, len(rows)))
+        return cast("list[FieldValues] | None", evaluated(traced.expressions, fields, len(rows)))
 
     def _current(self) -> Traced | None:
         """The function as its globals and cells are now."""
@@ -50,26 +54,35 @@ class BatchCall:
             return None
         try:
             if not traced.is_current():
-                self._traced = traced = trace(traced.function, traced.arguments)
+                traced = trace(traced.function, traced.arguments, named=self._named)
+                self._traced, self.form = traced, traced.form
         except NotPure:
             self._traced = traced = None
         return traced
 
 
-def batch_call(function: object, arguments: int = 1, *, enabled: bool) -> BatchCall | None:
-    """A call for batches; None for a function that does more than symbols show."""
+def batch_call(
+    function: object, arguments: int = 1, *, enabled: bool, named: bool = False
+) -> BatchCall | None:
+    """A call for batches; None for a function that does more than symbols show.
+
+    named: it may return a dict.
+    """
     if not enabled:
         return None
     try:
-        return BatchCall(trace(function, arguments))
+        return BatchCall(trace(function, arguments, named=named), named=named)
     except NotPure:
         return None
 
 
-def why_by_row(function: object, arguments: int = 1) -> str:
-    """Why a function is called for each row; empty if it is evaluated over columns."""
+def why_by_row(function: object, arguments: int = 1, *, named: bool = False) -> str:
+    """Why a function is called for each row; empty if it is evaluated over columns.
+
+    named: it may return a dict.
+    """
     try:
-        trace(function, arguments)
+        trace(function, arguments, named=named)
     except NotPure as reason:
         return str(reason)
     return ""
@@ -77,11 +90,18 @@ def why_by_row(function: object, arguments: int = 1) -> str:
 
 def fields_of(rows: ColumnRows, argument: int = 0) -> Fields:
     """Columns by the names that a function has for them. argument: number of the row."""
-    if not rows.is_tuple:
-        return {(argument, None): rows.columns[0]}
-    width = rows.width
-    return {
-        (argument, name): column
-        for index, column in enumerate(rows.columns[:width])
-        for name in (index, index - width)
-    }
+    form, width = rows.form, rows.width
+    columns = rows.columns[:width]
+    if not form.is_tuple and not form.names:
+        return {Field(argument, None): columns[0]}
+    is_row = form.record is Row
+    fields: Fields = {}
+    for name, column in zip(form.names, columns, strict=bool(form.names)):
+        if form.record is None or is_row:
+            fields[Field(argument, name)] = column
+        if form.record is not None and not (is_row and hasattr(Row, name)):
+            fields[Field(argument, name, attribute=True)] = column
+    if form.is_tuple or is_row:
+        for index, column in enumerate(columns):
+            fields[Field(argument, index)] = fields[Field(argument, index - width)] = column
+    return fields

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
 import numpy as np
 
+from tidegate.model.nullable import Nullable, kind_of
 from tidegate.traced.symbols import (
     ARITHMETIC,
     COMPARISONS,
+    SAMENESS,
     Binary,
     Constant,
     Expression,
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tidegate.model.nullable import FieldValues
+
 LONG_MIN: Final = -(2**63)
 LONG_MAX: Final = 2**63 - 1
 EXACT: Final = 2**53
@@ -36,6 +40,12 @@ EXACT: Final = 2**53
 SHIFT_MAX: Final = 62
 
 INT, FLOAT, BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_)
+TEXT: Final = np.dtype(np.object_)
+"""Texts, each exactly a `str`; nothing else is a column of objects."""
+
+
+_NONE: Final = Constant(None)
+_NOWHERE: Final = np.zeros((), np.bool_)
 
 
 class Doubt(Exception):
@@ -64,7 +74,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Values of one expression: int64, float64 or bool, shape (rows,), or () for a constant.
+    """Values of one expression, of a type above, of shape (rows,), or () for a constant.
 
     bounds: of whole numbers; None for others.
     """
@@ -73,19 +83,42 @@ class Column:
     bounds: Bounds | None = None
 
 
-Fields = dict[tuple[int, int | str | None], "NDArray[Any]"]
-"""Columns of the batch by argument and field."""
+@dataclass(frozen=True, slots=True)
+class _There:
+    """A column of which some values may not be there. nulls: where; None if all are."""
+
+    column: Column
+    nulls: NDArray[np.bool_] | None
+
+
+Fields = dict[Field, "FieldValues"]
+"""Columns of the batch by what a function calls them."""
 
 
 def evaluated(
     expressions: Sequence[Expression | None], fields: Fields, rows: int
-) -> list[NDArray[Any] | None] | None:
-    """A column for each expression; None where one might differ from what Python computes."""
+) -> list[FieldValues | None] | None:
+    """A column for each expression; None where one might differ from what Python computes.
+
+    A field with nulls is passed on as it is, and compared whether it is the same.
+    """
     evaluation = Evaluation(fields, rows)
     try:
         return [None if each is None else evaluation.column(each) for each in expressions]
     except Doubt:
         return None
+
+
+def evaluated_whole(
+    expressions: Sequence[Expression | None], fields: Fields, rows: int
+) -> list[NDArray[Any] | None] | None:
+    """Gives what ``evaluated`` gives; None too where a column has nulls."""
+    whole: list[NDArray[Any] | None] = []
+    for each in evaluated(expressions, fields, rows) or ():
+        if isinstance(each, Nullable):
+            return None
+        whole.append(each)
+    return whole or None
 
 
 class Evaluation:
@@ -94,47 +127,76 @@ class Evaluation:
     def __init__(self, fields: Fields, rows: int) -> None:
         self._fields = fields
         self._rows = rows
-        self._bounds: dict[tuple[int, int | str | None], Bounds] = {}
+        self._bounds: dict[Field, Bounds] = {}
 
-    def column(self, expression: Expression) -> NDArray[Any]:
+    def column(self, expression: Expression) -> FieldValues:
         """The values of an expression, shape (rows,). Raises Doubt."""
         if isinstance(expression, Field):
             return self._field(expression)
         values = self._value(expression).values
         return values if values.ndim else np.full(self._rows, values)
 
-    def _field(self, field: Field) -> NDArray[Any]:
-        found = self._fields.get((field.argument, field.name))
-        if found is None or found.dtype not in (INT, FLOAT, BOOL):
-            raise Doubt(f"{field} is no column of numbers")
+    def _field(self, field: Field) -> FieldValues:
+        found = self._fields.get(field)
+        if found is None or kind_of(found) not in (INT, FLOAT, BOOL, TEXT):
+            raise Doubt(f"{field} is no column")
         return found
 
     def _value(self, expression: Expression) -> Column:
         match expression:
-            case Field(argument, name):
+            case Field():
                 values = self._field(expression)
-                return Column(values, self._bounds_of((argument, name), values))
+                if isinstance(values, Nullable):
+                    raise Doubt(f"{expression} has nulls")
+                return Column(values, self._bounds_of(expression, values))
             case Constant(value):
                 return constant(value)
             case Unary(operation, operand):
                 return unary(operation, self._value(operand))
+            case Binary(operation, left, right) if operation in SAMENESS:
+                return self._same(operation, left, right)
             case Binary(operation, left, right):
                 return binary(operation, self._value(left), self._value(right))
             case _:
                 assert_never(expression)
 
-    def _bounds_of(self, name: tuple[int, int | str | None], values: NDArray[Any]) -> Bounds | None:
+    def _same(self, operation: str, left: Expression, right: Expression) -> Column:
+        """Compares whether two are the same; None is the same as None and nothing else."""
+        if _NONE in (left, right):
+            nulls = self._there(right if left == _NONE else left).nulls
+            absent = _NOWHERE if nulls is None else nulls
+            return Column(absent if operation == "eq" else ~absent)
+        one, other = self._there(left), self._there(right)
+        found = compared(operation, one.column, other.column)
+        if one.nulls is None and other.nulls is None:
+            return found
+        absent = [_NOWHERE if each.nulls is None else each.nulls for each in (one, other)]
+        both, either = absent[0] & absent[1], absent[0] | absent[1]
+        if operation == "eq":
+            return Column((found.values & ~either) | both)
+        return Column((found.values | either) & ~both)
+
+    def _there(self, expression: Expression) -> _There:
+        values = self._field(expression) if isinstance(expression, Field) else None
+        if not isinstance(values, Nullable):
+            return _There(self._value(expression), None)
+        bounds = self._bounds_of(cast("Field", expression), values.values)
+        return _There(Column(values.values, bounds), values.nulls)
+
+    def _bounds_of(self, field: Field, values: NDArray[Any]) -> Bounds | None:
         if values.dtype != INT:
             return None
         if not len(values):
             return Bounds(0, 0)
-        if name not in self._bounds:
-            self._bounds[name] = Bounds(int(values.min()), int(values.max()))
-        return self._bounds[name]
+        if field not in self._bounds:
+            self._bounds[field] = Bounds(int(values.min()), int(values.max()))
+        return self._bounds[field]
 
 
-def constant(value: float | str | bool) -> Column:
-    """A column of rank 0. Raises Doubt for what is no column of numbers."""
+def constant(value: float | str | bool | None) -> Column:
+    """A column of rank 0. Raises Doubt for a number of more than 64 bits, and for None."""
+    if value is None:
+        raise Doubt("None is no value of a column")
     if type(value) is int:
         bounds = Bounds(value, value)
         if not bounds.is_long:
@@ -142,9 +204,7 @@ def constant(value: float | str | bool) -> Column:
         return Column(np.array(value, INT), bounds)
     if type(value) is float:
         return Column(np.array(value, FLOAT))
-    if type(value) is bool:
-        return Column(np.array(value, BOOL))
-    raise Doubt("texts are not computed")
+    return Column(np.array(value, BOOL if type(value) is bool else TEXT))
 
 
 def unary(operation: str, operand: Column) -> Column:
@@ -152,7 +212,7 @@ def unary(operation: str, operand: Column) -> Column:
     bounds = operand.bounds
     if bounds is None:
         if operand.values.dtype != FLOAT or operation == "invert":
-            raise Doubt("truth values are not computed with")
+            raise Doubt("truth values and texts are not computed with")
         return Column(-operand.values if operation == "neg" else operand.values)
     match operation:
         case "pos":
@@ -172,7 +232,7 @@ def binary(operation: str, left: Column, right: Column) -> Column:
     kinds = {left.values.dtype, right.values.dtype}
     if operation in ("and_", "or_", "xor") and kinds == {BOOL}:
         return Column(getattr(operator, operation)(left.values, right.values))
-    if operation not in ARITHMETIC or operation in ("floordiv", "mod") or BOOL in kinds:
+    if operation not in ARITHMETIC or operation in ("floordiv", "mod") or not kinds <= {INT, FLOAT}:
         raise Doubt(f"{operation} of {left.values.dtype} and {right.values.dtype}")
     exact(left, right)
     if operation == "truediv" and not np.all(right.values):
@@ -184,8 +244,8 @@ def binary(operation: str, left: Column, right: Column) -> Column:
 
 def compared(operation: str, left: Column, right: Column) -> Column:
     kinds = {left.values.dtype, right.values.dtype}
-    if BOOL in kinds and not (kinds == {BOOL} and operation in ("eq", "ne")):
-        raise Doubt("a truth value is compared")
+    if not kinds <= {INT, FLOAT} and not (len(kinds) == 1 and operation in ("eq", "ne")):
+        raise Doubt("a truth value or a text is compared")
     if kinds == {INT, FLOAT}:
         exact(left, right)
     return Column(getattr(operator, operation)(left.values, right.values))

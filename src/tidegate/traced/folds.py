@@ -58,10 +58,10 @@ class Folds:
         folds = self._current()
         if not folds:
             return None
-        from tidegate.traced.evaluation import evaluated
+        from tidegate.traced.evaluation import evaluated_whole
 
         terms = [each.term for each in folds]
-        return evaluated(terms, fields_of(rows, self._argument), len(rows))
+        return evaluated_whole(terms, fields_of(rows, self._argument), len(rows))
 
     def _current(self) -> tuple[Fold, ...]:
         """The folds as globals and cells are now; none once the function is no fold any more."""

@@ -11,6 +11,7 @@ import builtins
 import dis
 import sys
 from dataclasses import dataclass
+from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,8 @@ _ALWAYS = frozenset(
     {
         "BINARY_OP",
         "BINARY_SUBSCR",
+        "BUILD_CONST_KEY_MAP",
+        "BUILD_MAP",
         "BUILD_TUPLE",
         "COMPARE_OP",
         "COPY_FREE_VARS",
@@ -37,15 +40,22 @@ _ALWAYS = frozenset(
         "UNARY_NEGATIVE",
     }
 )
-ALLOWED: Final[Mapping[tuple[int, int], frozenset[str]]] = {
+_ALLOWED: Final[Mapping[tuple[int, int], frozenset[str]]] = {
     (3, 11): _ALWAYS | {"UNARY_POSITIVE"},
     (3, 12): _ALWAYS | {"CALL_INTRINSIC_1", "RETURN_CONST"},
     (3, 13): _ALWAYS | {"CALL_INTRINSIC_1", "LOAD_FAST_LOAD_FAST", "RETURN_CONST"},
 }
 """Instructions by version of Python; on any other version nothing qualifies."""
 
-UNARY_POSITIVE: Final = 5
+_UNARY_POSITIVE: Final = 5
 """The only CALL_INTRINSIC_1 that computes; source: CPython, INTRINSIC_UNARY_POSITIVE."""
+
+_LISTS: Final = frozenset({"BUILD_LIST", "LIST_APPEND", "LIST_EXTEND", "LIST_TO_TUPLE"})
+_LIST_TO_TUPLE: Final = 6
+"""The CALL_INTRINSIC_1 that is named LIST_TO_TUPLE elsewhere; source: CPython."""
+
+_NONE: Final = ("LOAD_CONST", None)
+"""The instruction in front of an ``is`` that asks for None."""
 
 NUMBERS: Final = frozenset({int, float, str, bool})
 
@@ -56,9 +66,22 @@ class NotPure(Exception):
 
 def check(function: object) -> FunctionType:
     """The plain function, if it qualifies. Raises NotPure."""
+    return _checked(function, frozenset(), frozenset({_UNARY_POSITIVE}))
+
+
+def check_of_window(function: object) -> FunctionType:
+    """The plain function, if it does no more than make lists and unpack its last argument besides.
+
+    Raises NotPure.
+    """
+    return _checked(function, _LISTS, frozenset({_UNARY_POSITIVE, _LIST_TO_TUPLE}))
+
+
+def _checked(function: object, more: frozenset[str], intrinsics: frozenset[int]) -> FunctionType:
+    """more: instructions beside those of all. intrinsics: arguments that CALL_INTRINSIC_1 has."""
     if type(function) is not FunctionType:
         raise NotPure(f"it is {_kind(function)}, not a function written in Python")
-    allowed = ALLOWED.get(sys.version_info[:2])
+    allowed = _ALLOWED.get(sys.version_info[:2])
     if allowed is None:
         version = ".".join(map(str, sys.version_info[:2]))
         raise NotPure(f"Python {version} has instructions that were not looked at yet")
@@ -67,13 +90,67 @@ def check(function: object) -> FunctionType:
         raise NotPure("it is a generator or coroutine, or has defaults")
     if code.co_flags & 0x0C or code.co_kwonlyargcount:
         raise NotPure("it takes any number of arguments, or some by name alone")
-    refused = [each for each in _instructions(code) if each[0] not in allowed]
+    refused = list(_refused(code, allowed | more, intrinsics))
     if refused:
         # What a reader knows the line by, such as a call, comes behind what prepares it.
         told = [each for each in refused if _act(each[0]) is not None] or refused
         name, line = told[0]
         raise NotPure(f"line {line} {_act(name) or f'does what symbols do not show ({name})'}")
     return function
+
+
+def _refused(
+    code: CodeType, allowed: frozenset[str], intrinsics: frozenset[int]
+) -> Iterator[tuple[str, int]]:
+    """Names of instructions that do what symbols do not show, with their lines."""
+    last_argument = (
+        ("LOAD_FAST", code.co_varnames[code.co_argcount - 1]) if code.co_argcount else None
+    )
+    before: tuple[str, object] | None = None
+    for each in dis.get_instructions(code):
+        known = each.opname in allowed
+        if each.opname == "CALL_INTRINSIC_1":
+            known = known and each.arg in intrinsics
+        elif each.opname == "LIST_EXTEND":
+            # Of elements; a symbol would give parts without an end.
+            known = known and before == last_argument
+        elif each.opname == "IS_OP":
+            known = before == _NONE
+        if not known:
+            line = None if each.positions is None else each.positions.lineno
+            yield each.opname, line or code.co_firstlineno
+        before = each.opname, each.argval
+
+
+def comparing(function: FunctionType) -> FunctionType:
+    """A function that compares with None by ``==`` and ``!=`` where this one does by ``is``.
+
+    Symbols are not asked about ``is``; of what they stand for both say the same. function: a
+    checked one, so that nothing jumps and instructions may be longer.
+    """
+    code = function.__code__
+    instructions = list(dis.get_instructions(code))
+    ends = [each.offset for each in instructions[1:]] + [len(code.co_code)]
+    made = b"".join(
+        _compare("!=" if each.arg else "==")
+        if each.opname == "IS_OP"
+        else code.co_code[each.offset : end]
+        for each, end in zip(instructions, ends, strict=True)
+    )
+    if made == code.co_code:
+        return function
+    return FunctionType(
+        code.replace(co_code=made), function.__globals__, closure=function.__closure__
+    )
+
+
+@cache
+def _compare(operation: str) -> bytes:
+    """The instruction that compares, as this Python compiles it."""
+    code = compile(f"a {operation} b", "", "eval")
+    known = list(dis.get_instructions(code))
+    at = next(i for i, each in enumerate(known) if each.opname == "COMPARE_OP")
+    return code.co_code[known[at].offset : known[at + 1].offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +191,6 @@ def _value(name: str, value: object) -> object:
     if type(value) not in NUMBERS:
         raise NotPure(f"it reads '{name}', which is {_kind(value)}")
     return value
-
-
-def _instructions(code: CodeType) -> Iterator[tuple[str, int]]:
-    """Names of instructions with their lines."""
-    for each in dis.get_instructions(code):
-        line = None if each.positions is None else each.positions.lineno
-        unlike = each.opname == "CALL_INTRINSIC_1" and each.arg != UNARY_POSITIVE
-        yield "CALL" if unlike else each.opname, line or code.co_firstlineno
 
 
 def _act(instruction: str) -> str | None:

@@ -6,25 +6,44 @@ import operator
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from types import MethodType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from tidegate.api.rows.column_rows import TUPLE, VALUE, form_of
 from tidegate.traced.projection import Projection
-from tidegate.traced.purity import NOTHING, NUMBERS, NotPure, Reads, check
+from tidegate.traced.purity import (
+    NOTHING,
+    NUMBERS,
+    NotPure,
+    Reads,
+    check,
+    check_of_window,
+    comparing,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FunctionType
+
+    from tidegate.api.rows.column_rows import RowForm
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an argument by position or name; the argument itself if the name is None."""
+    """A field of an argument by position or name; the argument itself if the name is None.
+
+    attribute: True for ``row.name``, False for ``row["name"]``.
+    """
 
     argument: int
     name: int | str | None
+    attribute: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same value in each row."""
+    """The same value in each row. value: None only beside what is compared with it."""
 
-    value: int | float | str | bool
+    value: int | float | str | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +68,22 @@ Expression = Field | Constant | Unary | Binary
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The results of a pure function. is_tuple: False for one expression that is the result.
+    """The results of a pure function. form: how a result is made of the expressions.
 
     arguments: how many the function takes. seen: the values of `reads` that it was traced with.
     """
 
     function: object
     expressions: tuple[Expression, ...]
-    is_tuple: bool
+    form: RowForm
     arguments: int
     reads: Reads
     seen: tuple[object, ...]
+
+    @property
+    def is_tuple(self) -> bool:
+        """True if a result is a tuple, False if it is the only expression."""
+        return self.form.is_tuple
 
     def is_current(self) -> bool:
         """True if globals and cells hold what they held then. Raises NotPure."""
@@ -68,39 +92,71 @@ class Traced:
         return now == self.seen and [*map(repr, now)] == [*map(repr, self.seen)]
 
 
-def trace(function: object, arguments: int = 1) -> Traced:
+def trace(function: object, arguments: int = 1, *, named: bool = False) -> Traced:
     """Calls a function once, with symbols. Raises NotPure for one that does not qualify.
 
-    ``itemgetter``, ``attrgetter`` and projections are known by their type.
+    ``itemgetter``, ``attrgetter`` and projections are known by their type. named: its result may
+    be a dict.
     """
     symbols = [Symbol(Field(index, None)) for index in range(arguments)]
     if type(function) in (itemgetter, attrgetter, Projection):
         return _traced(function, _fields_taken(function, symbols[0]), arguments, NOTHING)
+    result, reads, seen = _called(function, check, symbols)
+    return _traced(function, result, arguments, reads, seen, named=named)
+
+
+def trace_window(function: object, width: int | None) -> Traced:
+    """Calls a function of key, window and elements once, with symbols. Raises NotPure.
+
+    It has to return a list of one result. The only element is argument 2; width: its fields, None
+    if it is no tuple.
+    """
+    element: object = Symbol(Field(2, None))
+    if width is not None:
+        element = tuple(Symbol(Field(2, index)) for index in range(width))
+    given = [Symbol(Field(0, None)), Symbol(Field(1, None)), [element]]
+    results, reads, seen = _called(function, check_of_window, given)
+    if type(results) is not list or len(cast("list[object]", results)) != 1:
+        raise NotPure("it does not return a list of one result")
+    return _traced(function, cast("list[object]", results)[0], 3, reads, seen)
+
+
+def _called(
+    function: object, check: Callable[[object], FunctionType], given: Sequence[object]
+) -> tuple[object, Reads, tuple[object, ...]]:
+    """What it returns for these arguments, and what it reads. Raises NotPure."""
+    own: list[object] = []
     if isinstance(function, MethodType):
-        symbols.insert(0, Symbol(OWN))
-    plain = check(function.__func__ if isinstance(function, MethodType) else function)
-    if plain.__code__.co_argcount != len(symbols):
-        taken = plain.__code__.co_argcount - len(symbols) + arguments
-        raise NotPure(f"it takes {taken} arguments, not {arguments}")
+        own, function = [Symbol(OWN)], function.__func__
+    plain = check(function)
+    taken = plain.__code__.co_argcount - len(own)
+    if taken != len(given):
+        raise NotPure(f"it takes {taken} arguments, not {len(given)}")
     reads = Reads.of(plain)
     seen = reads.now()
     try:
-        result = plain(*symbols)
+        return comparing(plain)(*own, *given), reads, seen
     except NotPure:
         raise
     except Exception as error:
         raise NotPure(f"symbols do not take it: {type(error).__name__}: {error}") from None
-    return _traced(function, result, arguments, reads, seen)
 
 
 def _traced(
-    function: object, result: object, arguments: int, reads: Reads, seen: tuple[object, ...] = ()
+    function: object,
+    result: object,
+    arguments: int,
+    reads: Reads,
+    seen: tuple[object, ...] = (),
+    *,
+    named: bool = False,
 ) -> Traced:
-    is_tuple = type(result) is tuple
-    parts = cast("tuple[object, ...]", result) if is_tuple else (result,)
+    form, parts = form_of(result)
+    if not named and form not in (TUPLE, VALUE):
+        raise NotPure(f"its result is of type {type(result).__name__}")
     if not parts:
         raise NotPure("its result has no fields")
-    return Traced(function, tuple(map(_expression, parts)), is_tuple, arguments, reads, seen)
+    return Traced(function, tuple(map(_expression, parts)), form, arguments, reads, seen)
 
 
 def _fields_taken(getter: object, row: Symbol) -> object:
@@ -110,7 +166,10 @@ def _fields_taken(getter: object, row: Symbol) -> object:
     names = cast("tuple[object, ...]", cast("Any", getter).__reduce__()[1])
     if any(type(name) is str and "." in name for name in names) and type(getter) is attrgetter:
         raise NotPure("it takes a part of a field")
-    taken = [row[name] for name in names]
+    if type(getter) is attrgetter:
+        taken = [attribute_of(row, str(name)) for name in names]
+    else:
+        taken = [row[name] for name in names]
     return tuple(taken) if len(taken) > 1 else taken[0]
 
 
@@ -134,19 +193,12 @@ class Symbol:
         object.__setattr__(self, "_expression", expression)
 
     def __getitem__(self, name: object) -> Symbol:
-        whole = expression_of(self)
-        if whole is OWN:
-            raise NotPure("it reads its own object")
-        if not isinstance(whole, Field) or whole.name is not None:
-            raise NotPure("it takes a part of a field")
-        if type(name) not in (int, str):
-            raise NotPure("it takes a field by something else than a number or a name")
-        return Symbol(Field(whole.argument, name))  # pyright: ignore[reportArgumentType]
+        return _field_of(self, name, attribute=False)
 
     def __getattr__(self, name: str) -> Symbol:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self[name]
+        return attribute_of(self, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise NotPure("it changes a value")
@@ -160,6 +212,21 @@ class Symbol:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
+def _field_of(symbol: Symbol, name: object, *, attribute: bool) -> Symbol:
+    whole = expression_of(symbol)
+    if whole is OWN:
+        raise NotPure("it reads its own object")
+    if not isinstance(whole, Field) or whole.name is not None:
+        raise NotPure("it takes a part of a field")
+    if type(name) is not int and type(name) is not str:
+        raise NotPure("it takes a field by something else than a number or a name")
+    return Symbol(Field(whole.argument, name, attribute))
+
+
+def attribute_of(symbol: Symbol, name: str) -> Symbol:
+    return _field_of(symbol, name, attribute=True)
+
+
 def expression_of(symbol: Symbol) -> Expression:
     return object.__getattribute__(symbol, "_expression")
 
@@ -169,13 +236,17 @@ OWN: Final = Field(-1, None)
 
 ARITHMETIC: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod")
 BITS: Final = ("and_", "or_", "xor", "lshift", "rshift")
-COMPARISONS: Final = ("lt", "le", "eq", "ne", "ge", "gt")
+SAMENESS: Final = ("eq", "ne")
+COMPARISONS: Final = ("lt", "le", *SAMENESS, "ge", "gt")
 UNARY: Final = ("neg", "pos", "invert")
 
 
 def _binary(operation: str, *, reflected: bool) -> Any:
     def method(self: Symbol, other: object) -> Symbol:
-        left, right = _expression(self), _expression(other)
+        if type(other) is str and operation not in SAMENESS:
+            raise NotPure("it does more with a text than compare whether it is the same")
+        is_none = other is None and operation in SAMENESS
+        left, right = _expression(self), Constant(None) if is_none else _expression(other)
         return Symbol(
             Binary(operation, right, left) if reflected else Binary(operation, left, right)
         )

@@ -30,6 +30,16 @@ _SHARE: Final = 8
 _RESERVE_MAX: Final = 64
 
 
+def listening_at(address: str, port: int) -> socket.socket:
+    """A socket that listens at a name or an address; ``::`` takes IPv4 too. Raises OSError."""
+    return socket.create_server(
+        (address, port),
+        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+        backlog=BACKLOG,
+        dualstack_ipv6=address == "::" and socket.has_dualstack_ipv6(),
+    )
+
+
 class Guest:
     """A connection whose other end has not proved itself yet."""
 

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import pickle
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
+import msgspec
 import numpy as np
 
-from tidegate.api.rows.column_rows import ColumnRows
+from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.errors import FormatError, UserCodeFailed
 from tidegate.model.elements import ArrowBatch, Element, Mark, RowBatch
+from tidegate.model.nullable import Nullable, kind_of, values_of
 from tidegate.typeinfo.pickling import loads
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidegate.model.nullable import FieldValues
     from tidegate.transport.wire import Buffer
 
 _ROWS, _ARROW, _MARK, _COLUMNS, _ARROW_OF_SCHEMA = 1, 2, 3, 4, 5
 _KIND = struct.Struct("!BI")
 
+_TEXT: Final = np.dtype(np.object_).str
+_TEXTS: Final = msgspec.msgpack.Decoder(list[str])
+_TEXTS_WITH_NULLS: Final = msgspec.msgpack.Decoder(list[str | None])
+_NULLABLE: Final = "?"
+"""Stands before the type of a column with nulls."""
 _WORD: Final = 8
 _BEFORE: Final = 23
 """Bytes of a frame before its element: the length and the header. What a process has received
@@ -121,11 +129,14 @@ def check_batch(data: memoryview) -> None:
 
 def _encode_rows(batch: RowBatch) -> list[Buffer]:
     columns = (batch.values, batch.timestamps_ms, batch.keys, batch.key_groups)
+    return [_KIND.pack(_ROWS, 0), _pickled(columns)]
+
+
+def _pickled(columns: object) -> bytes:
     try:
-        body = pickle.dumps(columns, protocol=5)
+        return pickle.dumps(columns, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
-        body = _by_value(columns)
-    return [_KIND.pack(_ROWS, 0), body]
+        return _by_value(columns)
 
 
 def _by_value(columns: object) -> bytes:
@@ -153,26 +164,48 @@ def _unpickled(body: memoryview) -> tuple[list[object], Times, Keys, Groups]:
 
 
 def _encode_columns(batch: ColumnRows) -> list[Buffer]:
-    arrays = [*batch.columns, batch.stamps, batch.groups]
-    kinds = [None if each is None else each.dtype.str for each in arrays]
-    shape = (len(batch), batch.is_tuple, batch.key_column, batch.width, kinds)
-    side = pickle.dumps(shape, protocol=5)
-    parts = [_bytes_of(each) for each in arrays if each is not None]
-    return [_KIND.pack(_COLUMNS, len(side)), side, _padding(side), *parts]
+    columns = [*batch.columns, batch.stamps, batch.groups]
+    arrays = [None if each is None else values_of(each) for each in columns]
+    try:
+        texts = [msgspec.msgpack.encode(each.tolist()) for each in arrays if _is_text(each)]
+    except UnicodeEncodeError:  # half of a surrogate pair, which only pickles hold
+        return _encode_rows(batch)
+    nulls = [np.packbits(each.nulls).data for each in columns if isinstance(each, Nullable)]
+    kinds = [None if each is None else _kind_text(each) for each in columns]
+    lengths = [len(each) for each in texts]
+    form = batch.form
+    rows = (len(batch), form.is_tuple, form.names, form.record)
+    side = _pickled((*rows, batch.key_column, batch.width, kinds, lengths))
+    parts = [_bytes_of(each) for each in arrays if each is not None and not _is_text(each)]
+    return [_KIND.pack(_COLUMNS, len(side)), side, _padding(side), *parts, *texts, *nulls]
 
 
 def _decode_columns(body: memoryview, side_bytes: int) -> ColumnRows:
-    rows, is_tuple, key_column, width, kinds = loads(body[:side_bytes])
-    arrays: list[np.ndarray | None] = []
+    rows, is_tuple, names, record, key_column, width, kinds, text_bytes = cast(
+        "Any", _unpickled(body[:side_bytes])
+    )
+    own = [None if kind is None else kind.removeprefix(_NULLABLE) for kind in kinds]
+    arrays: list[Any] = []
     at = _aligned(side_bytes)
-    for kind in kinds:
-        array = None if kind is None else np.frombuffer(body, kind, rows, at)
+    for kind in own:
+        array = None if kind in (None, _TEXT) else np.frombuffer(body, kind, rows, at)
         at += 0 if array is None else array.nbytes
         arrays.append(array)
+    of_texts = [index for index, kind in enumerate(own) if kind == _TEXT]
+    for index, length in zip(of_texts, text_bytes, strict=True):
+        decoder = _TEXTS if kinds[index] == _TEXT else _TEXTS_WITH_NULLS
+        arrays[index] = np.array(decoder.decode(body[at : at + length]), np.object_)
+        at += length
+    bit_bytes = -(-rows // 8)
+    for index, kind in enumerate(kinds):
+        if kind is not None and kind.startswith(_NULLABLE):
+            bits = np.unpackbits(np.frombuffer(body, np.uint8, bit_bytes, at), count=rows)
+            arrays[index] = Nullable(arrays[index], bits.view(np.bool_))
+            at += bit_bytes
     *columns, stamps, groups = arrays
     return ColumnRows(
-        cast("list[np.ndarray]", columns),
-        is_tuple=is_tuple,
+        columns,
+        form=RowForm(is_tuple, names, record),
         stamps=stamps,
         key_column=key_column,
         groups=groups,
@@ -255,6 +288,14 @@ def _aligned(side_bytes: int) -> int:
 
 def _padding(side: bytes) -> bytes:
     return bytes(_aligned(len(side)) - len(side))
+
+
+def _kind_text(column: FieldValues) -> str:
+    return (_NULLABLE if isinstance(column, Nullable) else "") + kind_of(column).str
+
+
+def _is_text(array: np.ndarray | None) -> TypeGuard[np.ndarray]:
+    return array is not None and array.dtype.str == _TEXT
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

@@ -7,6 +7,7 @@ modulo 2^32), the hash of the units from a to b is (P[b] - P[a]) · 31^(b-1).
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,10 @@ Codes = NDArray[np.uint32]
 
 SMALL_BATCH: Final = 12
 """Up to so many keys, plain Python is faster than a dozen calls of NumPy."""
+
+_SMALL_CODES: Final = 1 << 16
+_MANY: Final = 256
+"""For fewer codes a look-up does not pay."""
 
 _UNITS_MAX: Final = 1 << 16
 _INVERSE_OF_31: Final = pow(31, -1, 1 << 32)
@@ -41,6 +46,18 @@ def key_groups_of_codes(codes: Codes, max_parallelism: int) -> NDArray[np.int16]
     if len(codes) <= SMALL_BATCH:
         groups = [key_group_of_hash(code, max_parallelism) for code in codes.tolist()]
         return np.array(groups, np.int16)
+    if codes.max() < _SMALL_CODES and len(codes) >= _MANY:
+        return _groups_of_small_codes(max_parallelism).take(codes)
+    return _mixed(codes, max_parallelism)
+
+
+@cache
+def _groups_of_small_codes(max_parallelism: int) -> NDArray[np.int16]:
+    """Key groups of the codes from 0 on, to look up those of small numbers."""
+    return _mixed(np.arange(_SMALL_CODES, dtype=np.uint32), max_parallelism)
+
+
+def _mixed(codes: Codes, max_parallelism: int) -> NDArray[np.int16]:
     mixed = codes * 0xCC9E2D51
     high = mixed >> 17
     mixed <<= 15

@@ -6,20 +6,25 @@ All keys of one stream have one type, save that numbers of no declared type may 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from flinkformat.key_groups import check_parallelism
 from tidegate.typeinfo import hash_columns
 from tidegate.typeinfo.key_columns import KeyColumn
-from tidegate.typeinfo.types import LONG, PICKLED, TypeInformation
+from tidegate.typeinfo.types import LONG, PICKLED, STRING, TypeInformation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
+
+_TYPES_OF_COLUMNS: Final[dict[np.dtype[Any], TypeInformation]] = {
+    np.dtype(np.int64): LONG,
+    np.dtype(np.object_): STRING,
+}
 
 
 class KeyHasher:
@@ -59,16 +64,22 @@ class KeyHasher:
         plain, codes = self._column.read(keys)
         return plain, hash_columns.key_groups_of_codes(codes, self._max_parallelism)
 
-    def groups_of_longs(self, keys: NDArray[np.int64]) -> NDArray[np.int16] | None:
-        """Key groups of a column of whole numbers, of which there is one at least.
+    def groups_of_column(self, keys: NDArray[Any]) -> NDArray[np.int16] | None:
+        """Key groups of a column of int64, or of texts as objects; there is one key at least.
 
         None where they are not of the stream's type as they are: then ``keyed`` takes them.
         """
-        if self._column.type_info is None:
-            self._column.read([keys[0].item()])
-        if self._column.type_info != LONG:
+        key_type = _TYPES_OF_COLUMNS.get(keys.dtype)
+        if key_type is None:
             return None
-        codes = hash_columns.codes_of_longs(keys)
+        if self._column.type_info is None:
+            self._column.read(keys[:1].tolist())
+        if self._column.type_info != key_type:
+            return None
+        if key_type == LONG:
+            codes = hash_columns.codes_of_longs(keys)
+        else:
+            codes = hash_columns.codes_of_strings(keys.tolist())
         return hash_columns.key_groups_of_codes(codes, self._max_parallelism)
 
     def key_groups_of_column(self, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int16]:

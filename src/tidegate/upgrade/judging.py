@@ -324,6 +324,7 @@ class _Inert:
     """The ``CoordinatorContext`` of a driver in which nothing ever happens."""
 
     staged = ""
+    goes_on = False
 
     def __init__(self, parallelism: int) -> None:
         self.parallelism = parallelism

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from flinkformat.row import Row
-from tidegate.api.rows.batches import as_arrow
+from tidegate.api.rows.batches import as_arrow, mapping_names, named_columns
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.errors import BadRecord, GraphError
 from tidegate.typeinfo.arrow import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tidegate.model.elements import RowBatch
     from tidegate.typeinfo.types import TypeInformation
 
 _FOUND: Final = {b"tidegate.found": b"values"}
@@ -52,6 +54,22 @@ class Columns:
         if self._nested:
             rows = [{name: _plain(value) for name, value in row.items()} for row in rows]
         return as_arrow(rows, self.schema)
+
+    def rows(self, batch: RowBatch) -> pa.RecordBatch:
+        """The columns of a batch of rows; those that it has are taken as they are."""
+        made = None
+        if isinstance(batch, ColumnRows):
+            made = named_columns(batch, self._names_of(batch), self.schema)
+        return self.batch(batch.values) if made is None else made
+
+    def _names_of(self, rows: ColumnRows) -> Sequence[str]:
+        """Names of the fields of the rows; empty where rows have to tell."""
+        if rows.form.names:
+            return mapping_names(rows.form)
+        if not rows.form.is_tuple:
+            return ("value",)
+        names = _names_of_tuple(rows.width, None if self.schema is None else self.schema.names)
+        return names if len(names) == rows.width else ()
 
     def table(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
         """All batches as one table, even if there are none.
@@ -155,10 +173,14 @@ def _named(record: Any, names: Sequence[str] | None) -> Mapping[str, object]:
         return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
     elif not isinstance(record, tuple):
         return {"value": record}
-    given = names or [f"f{index}" for index in range(len(record))]
+    given = _names_of_tuple(len(record), names)
     if len(given) != len(record):
         raise BadRecord(f"a record has {len(record)} fields, and {len(given)} are declared")
     return dict(zip(given, record, strict=True))
+
+
+def _names_of_tuple(width: int, names: Sequence[str] | None) -> Sequence[str]:
+    return names or [f"f{index}" for index in range(width)]
 
 
 def _plain(value: Any) -> object:

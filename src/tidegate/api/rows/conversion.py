@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.rows.batches import shown
-from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
+from tidegate.api.rows.column_rows import NARROW, TUPLE, ColumnRows, fields_of_type
 from tidegate.errors import UserCodeFailed, with_article
 from tidegate.loops.forms import INTERPRETED
 from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.model.nullable import values_of
 from tidegate.typeinfo.convert import Converter, Misfit
-from tidegate.typeinfo.types import is_any
+from tidegate.typeinfo.types import RowTypeInfo, is_any
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tidegate.api.operator import Operator
+    from tidegate.api.rows.column_rows import RowForm
     from tidegate.loops.forms import Loops
     from tidegate.model.elements import Batch
     from tidegate.typeinfo.types import TypeInformation
@@ -59,10 +63,9 @@ class Conversion:
         if isinstance(batch, ArrowBatch):
             return batch
         if isinstance(batch, ColumnRows):
-            if self._fields is None:
-                self._fields = fields_of_type(self._type) or ()
-            if self._fields == batch.fields:
-                return batch
+            made = self._columns(batch)
+            if made is not None:
+                return made
         try:
             values = self._converter.batch(batch.values)
         except Misfit as misfit:
@@ -70,6 +73,23 @@ class Conversion:
         if values is batch.values:
             return batch
         return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)
+
+    def _columns(self, batch: ColumnRows) -> ColumnRows | None:
+        """The batch in the form of the declared type; None where rows have to be looked at."""
+        if self._fields is None:
+            self._fields = fields_of_type(self._type, narrow=True) or (None,)
+        form, *kinds = self._fields
+        if form is None or kinds != list(batch.fields[1:]):
+            return None
+        types = self._type.children or (self._type,)
+        for column, of in zip(batch.columns, types, strict=False):
+            end = NARROW.get(of)
+            if end is not None and not _within(values_of(column), end):
+                return None
+        if batch.form == form:
+            return batch
+        becomes_row = batch.form == TUPLE and isinstance(self._type, RowTypeInfo)
+        return batch.formed(cast("RowForm", form)) if becomes_row else None
 
     def value(self, value: object) -> object:
         """Converts one value. Raises as ``batch``."""
@@ -88,6 +108,11 @@ class Conversion:
                 f"Return values of output_type, {self._type}, or declare the type that is returned."
             ),
         )
+
+
+def _within(numbers: NDArray[Any], end: int) -> bool:
+    """True if each number is at least -end and less than it."""
+    return not len(numbers) or (-end <= int(numbers.min()) and int(numbers.max()) < end)
 
 
 def field_name(path: tuple[str, ...]) -> str:

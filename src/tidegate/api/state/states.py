@@ -7,7 +7,7 @@ in ``open``, for a descriptor, which is a plain value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -290,6 +290,17 @@ class AggregatingState(MergingState[In_contra, Out_co], Protocol[In_contra, Out_
         self, keys: Iterable[object], key_groups: Sequence[int], accumulators: Iterable[object]
     ) -> None:
         """Sets the accumulators of these keys, for operators that work on whole batches."""
+        ...
+
+    def accumulators(self, keys: Sequence[object], key_groups: Sequence[int]) -> list[Any]:
+        """The accumulator of each of these keys; None where nothing was added.
+
+        For operators that work on whole batches.
+        """
+        ...
+
+    def clear_rows(self, keys: Sequence[object], key_groups: Sequence[int]) -> None:
+        """Removes what these keys hold, for operators that work on whole batches."""
         ...
 
 

@@ -26,6 +26,7 @@ Source: checkpoint coordination §2 to §10, §16. What differs from Flink:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from tidegate.checkpoint.coordinator import commands, events
@@ -103,7 +104,7 @@ class CheckpointCoordinator:
 
     @property
     def statistics(self) -> StatisticsView:
-        return self._statistics.view()
+        return replace(self._statistics.view(), backlog=self._schedule.backlog)
 
     @property
     def settled(self) -> bool:

@@ -30,7 +30,7 @@ from tidegate.model.failure_reason import FailureReason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flinkformat.snapshots import MasterState
+    from flinkformat.snapshots import CheckpointProperties, MasterState
     from tidegate.checkpoint.coordinator.plan import CheckpointPlan, Executions
     from tidegate.checkpoint.coordinator.requests import Request
     from tidegate.model.control import CheckpointAcknowledged
@@ -137,6 +137,28 @@ class Acknowledgements:
 
     def states(self) -> list[SubtaskState]:
         return [state for subtasks in self._states.values() for state in subtasks.values()]
+
+    def metadata(
+        self,
+        coordinators: Mapping[OperatorId, bytes | None],
+        facts: Mapping[str, object],
+        properties: CheckpointProperties,
+        hooks: tuple[MasterState, ...] = (),
+    ) -> CheckpointMetadata:
+        """The content of ``_metadata``, as of `PendingCheckpoint`. hooks: their states."""
+        operators = tuple(
+            state
+            for vertex in self._topology.vertices
+            for operator in vertex.operators
+            if (state := self.operator_state(vertex, operator, coordinators.get(operator.id)))
+            is not None
+        )
+        return CheckpointMetadata(
+            checkpoint_id=self._checkpoint,
+            operators=operators,
+            master_states=(*hooks, to_master_state(Provenance(facts, self.checksums))),
+            properties=properties,
+        )
 
     def operator_state(
         self, vertex: Vertex, operator: OperatorInfo, coordinator: bytes | None
@@ -358,20 +380,8 @@ class PendingCheckpoint:
         `CheckpointAborted` where union list state would be incomplete, since some subtasks of its
         vertex have finished.
         """
-        told = self.acknowledgements
-        operators = tuple(
-            state
-            for vertex in self.topology.vertices
-            for operator in vertex.operators
-            if (state := told.operator_state(vertex, operator, self.coordinators.get(operator.id)))
-            is not None
-        )
-        provenance = Provenance(facts, told.checksums)
-        return CheckpointMetadata(
-            checkpoint_id=self.checkpoint,
-            operators=operators,
-            master_states=(*self._master_states, to_master_state(provenance)),
-            properties=self.request.properties,
+        return self.acknowledgements.metadata(
+            self.coordinators, facts, self.request.properties, self._master_states
         )
 
 

@@ -29,6 +29,11 @@ class Schedule:
         self.next_ms: int | None = None
 
     @property
+    def backlog(self) -> tuple[OperatorId, ...]:
+        """Sources that have a backlog."""
+        return tuple(sorted(source for source, backlog in self._backlog.items() if backlog))
+
+    @property
     def interval_ms(self) -> int | None:
         """Current time between two triggers; None if nothing is triggered."""
         during_backlog_ms = self._settings.interval_during_backlog_ms

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import SnapshotKind
     from tidegate.model.failure_reason import FailureReason
-    from tidegate.model.ids import CheckpointId, VertexId
+    from tidegate.model.ids import CheckpointId, OperatorId, VertexId
     from tidegate.model.topology import Topology
 
 SUMMARY_WINDOW: Final = 10_000
@@ -146,6 +146,12 @@ class CheckpointStatistics:
         kind = self.properties.snapshot_type
         return kind.format if isinstance(kind, SavepointType) else None
 
+    @property
+    def last_share(self) -> tuple[VertexId, SubtaskStatistics] | None:
+        """The share that came last, and its vertex; None before the first."""
+        shares = ((each.vertex, share) for each in self.vertices for share in each.acknowledged)
+        return max(shares, key=lambda each: each[1].ack_delay_ms, default=None)
+
     def vertex(self, vertex: VertexId) -> VertexStatistics | None:
         """The share of one vertex, if it is in the job."""
         return next((v for v in self.vertices if v.vertex == vertex), None)
@@ -189,7 +195,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsView:
-    """All figures at one moment. history: newest first; latest_…: outlive the history."""
+    """All figures at one moment. history: newest first; latest_…: outlive the history.
+
+    backlog: sources that say that they catch up.
+    """
 
     counts: Counts
     summary: Summary
@@ -198,6 +207,7 @@ class StatisticsView:
     latest_savepoint: CheckpointStatistics | None
     latest_failed: CheckpointStatistics | None
     latest_restored: RestoredStatistics | None
+    backlog: tuple[OperatorId, ...] = ()
 
     def find(self, checkpoint: CheckpointId) -> CheckpointStatistics | None:
         latest = (self.latest_completed, self.latest_savepoint, self.latest_failed)

@@ -71,6 +71,8 @@ class FileEnumerator:
         self._state = EnumeratorState()
         if restored is not None:
             self._state = ship.restored(EnumeratorState, restored, name="a file source")
+            # What was read to its end is watched from now on.
+            self._state.done = self._state.done and interval_ms is None
 
     def start(self) -> None:
         if not self._state.done:
@@ -129,7 +131,7 @@ class FileEnumerator:
         state.cut += len(parts)
         state.schema = next((part.schema for part in parts), state.schema)
         # Only a folder that is watched is looked at again; else the digests would fill checkpoints.
-        if self._interval_ms is not None:
+        if self._interval_ms is not None or self._context.goes_on:
             state.seen.update(digest_of(part.path) for part in parts)
         self._looked()
 

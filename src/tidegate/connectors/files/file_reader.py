@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
-from tidegate.api.rows.batches import dict_rows
+from tidegate.api.rows.batches import as_rows
+from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.connectors.shares import RowRate
 from tidegate.model.elements import ArrowBatch, RowBatch
 
@@ -135,15 +136,18 @@ class FileReader:
         block = self._ready[0]
         if block.bad and not block.first and not self._taken:
             self._reject(block.bad)
-        piece = block.rows[self._taken : self._taken + rows]
+        start, stop = self._taken, self._taken + rows
+        whole = block.rows
+        piece = whole.piece(start, stop) if isinstance(whole, ColumnRows) else whole[start:stop]
         self._taken += len(piece)
         if self._taken == len(block.rows):
             self._pass_over(block)
         if self._rate is not None:
             self._rate.used(len(piece))
         if isinstance(piece, pa.RecordBatch):
-            return ArrowBatch(piece) if self._arrow else RowBatch(dict_rows(piece))
-        return RowBatch(list(piece))
+            batch = ArrowBatch(piece)
+            return batch if self._arrow else as_rows(batch)
+        return piece if isinstance(piece, ColumnRows) else RowBatch(list(piece))
 
     def _reject(self, bad: Sequence[DeadLetter]) -> None:
         if self._letters is None:

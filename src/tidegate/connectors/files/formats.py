@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from flinkformat.row import Row
+from tidegate.api.rows.batches import as_rows
+from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.text import CsvFormat, TextFormat
 from tidegate.connectors.schemas.messages import one_char
 from tidegate.errors import BadRecord, ConfigError
+from tidegate.model.elements import ArrowBatch
 from tidegate.typeinfo.arrow import schema_of
 from tidegate.typeinfo.types import RowTypeInfo, Types
 
@@ -189,6 +192,10 @@ class RowFormat:
         for block in self.columns.blocks(stores, split):
             assert isinstance(block.rows, pa.RecordBatch), "a format of columns gives columns"
             columns = _cast(block.rows, schema, split.path)
+            made = as_rows(ArrowBatch(columns))
+            if isinstance(made, ColumnRows):
+                yield replace(block, rows=made.formed(RowForm(names=names, record=Row)))
+                continue
             rows = zip(*[column.to_pylist() for column in columns.columns], strict=True)
             yield replace(block, rows=[Row.named(names, list(row)) for row in rows])
 

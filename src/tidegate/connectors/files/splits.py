@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.dead_letters import DeadLetter
+    from tidegate.api.rows.column_rows import ColumnRows
     from tidegate.storage.stores import Stores
 
 
@@ -43,7 +44,7 @@ class Block:
     """
 
     offset: int
-    rows: Sequence[object] | pa.RecordBatch
+    rows: Sequence[object] | ColumnRows | pa.RecordBatch
     first: int = 0
     bad: tuple[DeadLetter, ...] = ()
 

@@ -291,7 +291,7 @@ def _parsed(
         if not first:
             yield block
         elif first < len(block.rows):
-            yield replace(block, rows=block.rows[first:], first=first)
+            yield replace(block, rows=cast("Rows", block.rows)[first:], first=first)
 
 
 def _parsed_block(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from tidegate.api.rows.batches import as_arrow, as_rows
+from tidegate.api.rows.batches import as_rows, batch_as_arrow
 from tidegate.api.sink import Prepared
 from tidegate.connectors.files.parts import PartCommittable, hidden
 from tidegate.errors import BadRecord, StorageFailed
@@ -213,7 +213,7 @@ class Columns:
 
     def add(self, batch: Batch) -> None:
         if not isinstance(batch, ArrowBatch):
-            columns = as_arrow(batch.values, self._declared)
+            columns = batch_as_arrow(batch, self._declared)
         elif self._declared is None:
             columns = batch.batch
         else:

@@ -21,6 +21,7 @@ from tidegate.connectors.jdbc.databases import WHERE, Session, database_of, line
 from tidegate.connectors.jdbc.options import JdbcExecutionOptions
 from tidegate.connectors.schemas.messages import row_type_of
 from tidegate.errors import BadRecord, ConfigError, StorageFailed
+from tidegate.model.topology import Delivery, DeliveryGuarantee
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import BYTES, INSTANT, BasicTypeInfo, RowTypeInfo, SqlTimeTypeInfo
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _BACKOFF_S: Final = 1.0
 """What a retry waits for each try before it, in seconds."""
+
+_UPSERTS: Final = "a row that is written twice counts once where the statement is an upsert"
 
 _TABLE: Final = re.compile(r"\b(?:INTO|UPDATE|FROM|TABLE)\s+([^\s(;]+)", re.IGNORECASE)
 
@@ -69,6 +72,11 @@ class JdbcSink:
             jdbc_connection_options,
             jdbc_execution_options or JdbcExecutionOptions.defaults(),
         )
+
+    @property
+    def delivery(self) -> Delivery:
+        """Rows behind the last checkpoint are written again."""
+        return Delivery(DeliveryGuarantee.AT_LEAST_ONCE, (_UPSERTS,))
 
     def check(self) -> None:
         """Connects. Raises ConfigError for a missing driver or a failure."""

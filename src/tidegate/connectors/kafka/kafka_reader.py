@@ -43,7 +43,8 @@ _WAIT_S: Final = 0.1
 class KafkaReader:
     """Reads its partitions side by side.
 
-    commits: offsets are committed to the group once their checkpoint is complete.
+    commits: offsets are committed to the group once their checkpoint is complete. stops: whether
+    partitions have an end; else those of a bounded job that ended at it are read on.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class KafkaReader:
         schema: DeserializationSchema,
         *,
         commits: bool,
+        stops: bool,
     ) -> None:
         self._context = context
         self._schema = schema
         self._malformed = schema.malformed
         self._commits = commits
+        self._stops = stops
         self._splits: dict[tuple[str, int], KafkaSplit] = {}
         self._taken: dict[CheckpointId, dict[KafkaTopicPartition, int]] = {}
         self._held: list[Message] = []
@@ -71,7 +74,9 @@ class KafkaReader:
             raise refused_properties(error, self._where) from error
 
     def add_splits(self, splits: Sequence[KafkaSplit]) -> None:
-        self._splits |= {(split.place.topic, split.place.partition): split for split in splits}
+        for split in splits:
+            place = (split.place.topic, split.place.partition)
+            self._splits[place] = split if self._stops else replace(split, stop=None)
         self._assign()
 
     def _assign(self) -> None:
@@ -121,6 +126,17 @@ class KafkaReader:
     @property
     def wants_splits(self) -> bool:
         return False
+
+    def pending_records(self) -> Mapping[str, int]:
+        """Records that the broker has and that are not read, by partition, as last heard of."""
+        found: dict[str, int] = {}
+        for split in list(self._splits.values()):
+            place = split.place
+            partition = TopicPartition(place.topic, place.partition)
+            _, end = self._consumer.get_watermark_offsets(partition, cached=True)
+            if end >= 0:
+                found[f"{place.topic}-{place.partition}"] = max(0, end - split.offset)
+        return found
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[KafkaSplit]:
         """Partitions with the offsets of their next records, including ended ones."""

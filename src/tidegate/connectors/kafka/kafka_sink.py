@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tidegate.connectors.kafka.cluster import (
@@ -13,6 +12,7 @@ from tidegate.connectors.kafka.cluster import (
     require_clients,
 )
 from tidegate.errors import ConfigError
+from tidegate.model.topology import Delivery, DeliveryGuarantee
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,19 +33,6 @@ _DEFAULTS: Final = {
 }
 
 
-class DeliveryGuarantee(Enum):
-    """Promise of a sink for a job that fails and is restored.
-
-    EXACTLY_ONCE: records come into sight with their checkpoint, each once, for readers that read
-    committed records only. AT_LEAST_ONCE: no record is lost, some may be there twice. NONE: records
-    may be lost and doubled.
-    """
-
-    EXACTLY_ONCE = "exactly-once"
-    AT_LEAST_ONCE = "at-least-once"
-    NONE = "none"
-
-
 @dataclass(frozen=True, slots=True)
 class KafkaSink:
     """Topics of Kafka as a sink; made by ``builder``.
@@ -63,6 +50,20 @@ class KafkaSink:
     def builder() -> KafkaSinkBuilder:
         """Builder of a Kafka sink."""
         return KafkaSinkBuilder()
+
+    @property
+    def delivery(self) -> Delivery:
+        """The guarantee that was asked for."""
+        if self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            return Delivery(self.guarantee)
+        seconds = self.transaction_timeout_ms / 1_000
+        return Delivery(
+            self.guarantee,
+            (
+                "those who read the topic set isolation.level to read_committed",
+                f"the job is never down for longer than {_TIMEOUT}, {seconds:g} s",
+            ),
+        )
 
     def check(self) -> None:
         """Checks the cluster and the settings.

@@ -117,7 +117,13 @@ class KafkaSource:
         require_clients(WHERE)
         from tidegate.connectors.kafka.kafka_reader import KafkaReader
 
-        return KafkaReader(context, self.properties, self.schema, commits=self.commits)
+        return KafkaReader(
+            context,
+            self.properties,
+            self.schema,
+            commits=self.commits,
+            stops=self.stop is not None,
+        )
 
 
 class KafkaSourceBuilder:

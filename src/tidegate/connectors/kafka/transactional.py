@@ -1,9 +1,9 @@
 """Writing in transactions: one for the records between two barriers.
 
 A producer of librdkafka has one transactional id for life, so each transaction has a producer of
-its own. Opening one takes some 50 ms; the next is opened while the current one is written. At the
-barrier the current one is flushed and left open: the committer ends it by its name, and the
-producer is dropped, which sends nothing.
+its own. Opening one takes some 20 ms: it is opened while the one before it is written, and more of
+them where barriers come sooner than that. At the barrier the current one is flushed and left open:
+the committer ends it by its name, and the producer is dropped, which sends nothing.
 
 A transaction whose number is not above the last barrier's checkpoint is never begun; see
 ``transactions`` for why.
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId
 
 _OPEN_S: Final = 30.0
+_AHEAD_MAX: Final = 8
+_QUICK_START: Final = {"reconnect.backoff.ms": "10"}
+"""A new client learns a server's name from its first answer and connects anew, after that time."""
+
 _ABORT_S: Final = 2.0
 """How long the loop may be held at the end, so that readers need not wait for the timeout."""
 
@@ -71,19 +75,24 @@ class TransactionalWriter:
     ) -> None:
         self._context = context
         self._schema = schema
-        self._properties = properties
-        self._timeout_ms = timeout_ms
         self._where = f"operator '{context.operator}'"
-        self._ids = TransactionIds.of_writer(prefix, context)
+        # Calls of one connection take turns, and a barrier does not wait for what is opened ahead:
+        # openings have another one.
         settings = connection_settings(properties, self._where)
         self._transactions = Transactions(settings, self._where)
-        self._restored = self._barrier = self._number = int(context.restored_checkpoint or 0)
+        self._barrier = self._number = int(context.restored_checkpoint or 0)
         self._current: Transaction | None = None
-        self._next: Transaction | None = None
-        self._opened: asyncio.Future[None] | None = None
-        self._flushed: asyncio.Future[None] | None = None
-        self._cleared = False
-        self._open_next()
+        self._flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flushed.set_result(None)
+        self._openings = Openings(
+            context,
+            properties,
+            schema.topic,
+            prefix=prefix,
+            timeout_ms=timeout_ms,
+            where=self._where,
+        )
+        self._next()
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         rows = as_rows(batch)
@@ -99,29 +108,42 @@ class TransactionalWriter:
 
     async def _write_later(self, rows: RowBatch) -> None:
         while (sending := self._begun()) is None:
-            await asyncio.shield(cast("asyncio.Future[None]", self._awaited))
+            if self._flushing:
+                await asyncio.shield(self._flushed)
+            else:
+                self._openings.late()
+                await asyncio.shield(self._next())
         await send_rest(sending, rows, 0, self._schema, self._context)
 
     @property
-    def _awaited(self) -> asyncio.Future[None] | None:
-        """Work that must finish before a record can be written; None if there is none."""
-        if self._flushed is not None and not self._flushed.done():
-            return self._flushed  # or records could be in sight in another order
-        return self._opened if self._current is None and self._next is None else None
+    def _flushing(self) -> bool:
+        """True if records ahead of the last barrier may not have arrived yet."""
+        return not self._flushed.done()
 
     def _begun(self) -> Sending | None:
         """Producer of the current transaction, started if needed; None if it is not ready."""
-        if self._next is not None and self._next.number <= self._barrier:
-            self._next = None
-            self._open_next()
-        if self._awaited is not None:
+        # Records behind a barrier wait for those ahead of it, or they could be seen in another
+        # order.
+        if self._flushing or (self._current is None and not self._next().done()):
             return None
         if self._current is None:
-            self._current, self._next = self._next, None
-            self._open_next()
-            current = cast("Transaction", self._current)
-            cast("Sending", current.sending).producer.begin_transaction()
-        return cast("Transaction", self._current).sending
+            transaction = self._openings.take(self._next_number)
+            sending = cast("Sending", transaction.sending)
+            try:
+                sending.producer.begin_transaction()
+            except KafkaException as error:
+                raise sending.failure(fault(error)) from error
+            self._current, self._number = transaction, transaction.number
+            self._next()
+        return self._current.sending
+
+    @property
+    def _next_number(self) -> int:
+        return max(self._barrier, self._number) + 1
+
+    def _next(self) -> asyncio.Future[Transaction]:
+        """Opening of the next transaction, which starts now if it has not yet."""
+        return self._openings.next(self._next_number)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         transaction, self._current = self._current, None
@@ -147,8 +169,11 @@ class TransactionalWriter:
         # On the pool. A checkpoint that named a lost transaction would complete, and its commit
         # would fail for ever; so rather no checkpoint.
         transaction.sending = None
-        found, state = self._transactions.name_of(transaction.name.transactional_id)
-        if (found, state) != (transaction.name, ONGOING):
+        name = transaction.name
+        found, state = self._transactions.name_of(
+            name.transactional_id, coordinator=name.coordinator
+        )
+        if (found, state) != (name, ONGOING):
             raise StorageFailed(
                 f"The transaction of '{found.transactional_id}' is not open any more: it is "
                 f"{state}, and was taken over or was open for longer than its timeout",
@@ -168,33 +193,94 @@ class TransactionalWriter:
         if self._current is not None and self._current.sending is not None:
             with contextlib.suppress(KafkaException):
                 self._current.sending.producer.abort_transaction(_ABORT_S)
-        self._current = self._next = None
+        self._current = None
+        self._transactions.close()
+        self._openings.close()
+
+
+class Openings:
+    """Transactions of one subtask that are open, or being opened, and not begun yet.
+
+    Whatever earlier attempts have left open is aborted before the first is opened. topic: which is
+    written to, None for any. prefix: of transactional ids. timeout_ms: after which the brokers
+    abort a transaction. where: for messages.
+    """
+
+    def __init__(
+        self,
+        context: WriterContext,
+        properties: Mapping[str, str],
+        topic: str | None,
+        *,
+        prefix: str,
+        timeout_ms: int,
+        where: str,
+    ) -> None:
+        self._context = context
+        self._properties = properties
+        self._topic = topic
+        self._timeout_ms = timeout_ms
+        self._where = where
+        self._ids = TransactionIds.of_writer(prefix, context)
+        self._transactions = Transactions(connection_settings(properties, where), where)
+        self._opened: dict[int, asyncio.Future[Transaction]] = {}
+        self._ahead = 1
+        self._cleared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        context.start(self._clear_first())
+
+    def next(self, first: int) -> asyncio.Future[Transaction]:
+        """Opening of the transaction with that number; it starts now if it has not yet.
+
+        Those after it are opened too, so many ahead as were too late before. What has a lower
+        number is dropped: a barrier without records has passed it.
+        """
+        if passed := [number for number in self._opened if number < first]:
+            for number in passed:
+                del self._opened[number]
+            self._ahead = 1
+        for number in range(first, first + self._ahead):
+            if number not in self._opened:
+                self._opened[number] = asyncio.get_running_loop().create_future()
+                self._context.start(self._open(number, self._opened[number]))
+        return self._opened[first]
+
+    def late(self) -> None:
+        """Records wait for an opening: one more is opened ahead from now on."""
+        self._ahead = min(self._ahead + 1, _AHEAD_MAX)
+
+    def take(self, number: int) -> Transaction:
+        """Hands over a transaction that is open."""
+        return self._opened.pop(number).result()
+
+    def close(self) -> None:
+        self._opened.clear()
         self._transactions.close()
 
-    def _open_next(self) -> None:
-        self._number = max(self._number, self._barrier) + 1
-        self._opened = asyncio.get_running_loop().create_future()
-        self._context.start(self._open(self._number, self._opened))
-
-    async def _open(self, number: int, opened: asyncio.Future[None]) -> None:
-        if not self._cleared:
-            await self._context.run_blocking(self._clear)
-            self._cleared = True
+    async def _open(self, number: int, opened: asyncio.Future[Transaction]) -> None:
+        await asyncio.shield(self._cleared)
         made = await self._context.run_blocking(lambda: self._opened_transaction(number))
-        self._next = cast("Transaction", made)
-        opened.set_result(None)
+        opened.set_result(cast("Transaction", made))
+
+    async def _clear_first(self) -> None:
+        await self._context.run_blocking(self._clear)
+        self._cleared.set_result(None)
 
     def _clear(self) -> None:
         ids = self._transactions.open_ids()
-        for each in self._ids.left_behind(ids, self._context.parallelism, self._restored):
+        restored = int(self._context.restored_checkpoint or 0)
+        for each in self._ids.left_behind(ids, self._context.parallelism, restored):
             self._transactions.abort_all(each, self._timeout_ms)
 
     def _opened_transaction(self, number: int) -> Transaction:
         own = self._ids.of(number)
-        sending = Sending({**self._properties, "transactional.id": own}, self._where)
+        sending = Sending(
+            {**_QUICK_START, **self._properties, "transactional.id": own}, self._where
+        )
         try:
-            # Without a connection the next call would look for one each half a second only.
-            sending.producer.list_topics(self._schema.topic, _OPEN_S)
+            # Without a connection the call after these would look for one each half a second
+            # only. The first answer names the server, which ends the connection that it came by.
+            sending.producer.list_topics(self._topic, _OPEN_S)
+            sending.producer.list_topics(self._topic, _OPEN_S)
             sending.producer.init_transactions(_OPEN_S)
         except KafkaException as error:
             if fault(error).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:

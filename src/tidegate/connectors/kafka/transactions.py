@@ -22,8 +22,8 @@ import json
 import re
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka import errors
 from kafka.net.manager import KafkaConnectionManager
@@ -39,9 +39,11 @@ from tidegate.connectors.kafka.cluster import ANSWER_S
 from tidegate.errors import CommitFailed, ConfigError, FormatError, StorageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from tidegate.api.sink import WriterContext
+
+T = TypeVar("T")
 
 _VERSION: Final = 1
 _JOB_DIGITS: Final = 8
@@ -52,6 +54,8 @@ _END_VERSION_MAX: Final = 4
 
 _OF_TRANSACTIONS: Final = 1
 """The kind of coordinator that is asked for."""
+
+_UNKNOWN_BROKER: Final[type[Exception]] = errors.UnknownBrokerIdError  # pyright: ignore[reportAttributeAccessIssue]  # its stubs are older
 
 ONGOING: Final = "Ongoing"
 """The state of a transaction that holds records and is neither committed nor aborted."""
@@ -114,19 +118,25 @@ def connection_settings(properties: Mapping[str, str], where: str) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class TransactionName:
-    """Name of a transaction, by which any process can end it."""
+    """Name of a transaction, by which any process can end it.
+
+    coordinator: the broker that was the id's when last asked; a hint, and no part of the name.
+    """
 
     transactional_id: str
     producer_id: int
     epoch: int
+    coordinator: int | None = field(default=None, compare=False)
 
     def to_bytes(self) -> bytes:
-        fields = {
+        fields: dict[str, object] = {
             "v": _VERSION,
             "id": self.transactional_id,
             "producer": self.producer_id,
             "epoch": self.epoch,
         }
+        if self.coordinator is not None:
+            fields["coordinator"] = self.coordinator
         return json.dumps(fields).encode()
 
     @staticmethod
@@ -135,7 +145,9 @@ class TransactionName:
             fields = json.loads(data)
             if fields["v"] != _VERSION:
                 raise ValueError(f"version {fields['v']}")
-            return TransactionName(fields["id"], fields["producer"], fields["epoch"])
+            return TransactionName(
+                fields["id"], fields["producer"], fields["epoch"], fields.get("coordinator")
+            )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
                 f"This is not a committable of a Kafka sink: {error}",
@@ -193,15 +205,19 @@ class Transactions:
         self._settings = settings
         self._where = where
         self._turn = threading.Lock()
-        self._pause = threading.Event()
+        self._closed = threading.Event()
         self._manager: Any = None
         self._network: Any = None
 
-    def name_of(self, transactional_id: str) -> tuple[TransactionName, str]:
+    def name_of(
+        self, transactional_id: str, *, coordinator: int | None = None
+    ) -> tuple[TransactionName, str]:
+        """The transaction that an id stands for now, and its state. coordinator: asked first."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         with self._asking():
-            found = self._ask(request, transactional_id).transaction_states[0]
-        name = TransactionName(transactional_id, found.producer_id, found.producer_epoch)
+            node, answer = self._ask_coordinator(request, transactional_id, coordinator)
+        found = answer.transaction_states[0]
+        name = TransactionName(transactional_id, found.producer_id, found.producer_epoch, node)
         return name, found.transaction_state
 
     def open_ids(self) -> list[str]:
@@ -211,7 +227,7 @@ class Transactions:
         )
         with self._asking():
             nodes = [broker.node_id for broker in self._connected().cluster.brokers()]
-            answers = [self._ask(request, None, node) for node in nodes]
+            answers = [self._ask(request, node) for node in nodes]
         return [each.transactional_id for a in answers for each in a.transaction_states]
 
     def abort_all(self, transactional_id: str, timeout_ms: int) -> None:
@@ -228,7 +244,7 @@ class Transactions:
         )
         with self._asking():
             try:
-                self._ask(request, transactional_id)
+                self._ask_coordinator(request, transactional_id)
             except errors.InvalidTransactionTimeoutError as error:
                 raise timeout_refused(timeout_ms, self._where) from error
             except errors.TransactionalIdAuthorizationFailedError as error:
@@ -253,7 +269,7 @@ class Transactions:
         with self._asking():
             try:
                 # The broker answers a repeated commit of the same epoch as it did the first.
-                self._ask(request, name.transactional_id)
+                self._ask_coordinator(request, name.transactional_id, name.coordinator)
             except tuple(_LOST) as error:
                 raise self._lost(name, _LOST[type(error)]) from error
 
@@ -282,6 +298,7 @@ class Transactions:
         )
 
     def close(self) -> None:
+        self._closed.set()
         if self._manager is not None:
             self._manager.close()
             self._network.close()
@@ -295,33 +312,56 @@ class Transactions:
             self._manager.bootstrap(ANSWER_S * 1000)
         return self._manager
 
-    def _ask(self, request: Any, transactional_id: str | None, node: int | None = None) -> Any:
-        """Sends a request, again while the cluster is busy with itself, and returns the answer.
+    def _ask_coordinator(
+        self, request: Any, transactional_id: str, known: int | None = None
+    ) -> tuple[int, Any]:
+        """Sends a request to an id's coordinator; returns that broker and its answer.
 
-        transactional_id: whose coordinator is asked; None for the node. Raises the client's error
-        for an answer that is one, and where there is none in time.
+        known: asked first, without asking for the coordinator, if the cluster has such a broker.
         """
-        manager = self._connected()
-        for left in reversed(range(_TRIES)):
+        if known is not None and self._connected().cluster.broker_metadata(known) is not None:
             try:
-                if transactional_id is not None:
-                    node = self._coordinator(manager, transactional_id)
-                return _checked(manager.run(_send, manager, request, node))
+                return known, _checked(self._sent(request, known))
             except errors.KafkaError as error:
-                slow = isinstance(error, errors.KafkaTimeoutError)
-                if slow or not left or not error.retriable:
+                if not error.retriable:
                     raise
-            self._pause.wait(_PAUSE_S)
-        raise AssertionError("the last try ends it")
-
-    def _coordinator(self, manager: Any, transactional_id: str) -> int:
-        request = FindCoordinatorRequest(
+        find = FindCoordinatorRequest(
             key=transactional_id, key_type=_OF_TRANSACTIONS, max_version=3
         )
-        return _checked(manager.run(_send, manager, request, None)).node_id
+        return self._until_answered(
+            lambda: self._asked(request, _checked(self._sent(find, None)).node_id)
+        )
+
+    def _asked(self, request: Any, node: int) -> tuple[int, Any]:
+        return node, _checked(self._sent(request, node))
+
+    def _ask(self, request: Any, node: int) -> Any:
+        return self._until_answered(lambda: _checked(self._sent(request, node)))
+
+    def _until_answered(self, ask: Callable[[], T]) -> T:
+        """Asks again while the cluster is busy with itself, unless this is closed meanwhile.
+
+        Raises the client's error for an answer that is one, and where there is none in time.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                return ask()
+            except errors.KafkaError as error:
+                slow = isinstance(error, errors.KafkaTimeoutError)
+                # A broker that has just come is not known to all others yet.
+                may_pass = error.retriable or isinstance(error, _UNKNOWN_BROKER)
+                if slow or not left or not may_pass or self._closed.wait(_PAUSE_S):
+                    raise
+        raise AssertionError("the last try ends it")
+
+    def _sent(self, request: Any, node: int | None) -> Any:
+        manager = self._connected()
+        return manager.run(_send, manager, request, node)
 
 
 async def _send(manager: Any, request: Any, node: int | None) -> Any:
+    if node is not None and manager.cluster.broker_metadata(node) is None:
+        await manager.cluster.refresh_metadata()  # it came after the last look at the cluster
     return await manager.send(request, node_id=node, request_timeout_ms=int(ANSWER_S * 1000))
 
 

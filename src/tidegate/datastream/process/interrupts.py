@@ -70,6 +70,11 @@ class RunningJobs:
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._take_sigterm)
 
+    @property
+    def clients(self) -> list[JobClient]:
+        """Clients of the jobs that run, in the order in which they were begun."""
+        return list(self._jobs)
+
     def result_of(self, client: JobClient) -> JobExecutionResult:
         """Wait for the end of a job. Raises what it ended with.
 
@@ -84,7 +89,7 @@ class RunningJobs:
         except JobCanceled as error:
             if not error.output_closed:
                 raise
-            _forget_output()
+            forget_output()
             raise SystemExit(OUTPUT_CLOSED) from error
 
     def suspend_for(self, told: KeyboardInterrupt | SystemExit, *clients: JobClient) -> None:
@@ -193,7 +198,7 @@ def _warn_of_end(client: JobClient, configuration: Configuration) -> None:
     )
 
 
-def _forget_output() -> None:
+def forget_output() -> None:
     """Python flushes its output at exit, and would complain that nobody reads it."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -28,6 +28,9 @@ RUNTIME_VARIABLE: Final = "TIDEGATE_RUNTIME"
 SETTINGS_VARIABLE: Final = "TIDEGATE_SETTINGS"
 """JSON object of settings by key, which win over the file; set by ``tidegate run``."""
 
+START_TOLD_TO: Final = "TIDEGATE_START_TOLD_TO"
+"""Descriptor of the pipe to which a program in the background tells how its job starts."""
+
 
 def configuration_from_outside(
     given: Configuration | Mapping[str, object] | None,

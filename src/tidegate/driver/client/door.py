@@ -28,7 +28,7 @@ from tidegate.api.job import CheckpointDone
 from tidegate.driver.client.requests import begin
 from tidegate.driver.telling import watching
 from tidegate.errors import FormatError, PeerLost, StorageFailed, TidegateError, UserError
-from tidegate.model.control import JobStatus
+from tidegate.model.control import JobStatus, LogRecord
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.decoders import json_decoder
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     import structlog
 
     from tidegate.api.job import JobClient
-    from tidegate.model.ids import Epoch
+    from tidegate.model.ids import Epoch, JobId
+    from tidegate.model.logs import LogPage
     from tidegate.storage.store import Store
 
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -53,6 +54,10 @@ _NAME: Final = "door"
 _POLL_S: Final = 0.05
 """How often the door looks whether it is to be shut."""
 
+_LOG_QUIET_S: Final = 10.0
+_LOG_EVERY_S: Final = 0.2
+"""How often the log is looked at for those who follow it."""
+
 REQUEST_BYTES_MAX: Final = 64 * 1024
 
 ANSWER_TIMEOUT_S: Final = 3_600.0
@@ -63,13 +68,14 @@ ANSWER_TIMEOUT_S: Final = 3_600.0
 class DoorSign:
     """Where the door of a job is: the driver's machine and process, and the socket there.
 
-    rest: the URL of its REST interface; "" where it has none.
+    rest: the URL of its REST interface; "" where it has none. job: the id; "" of old drivers.
     """
 
     host: str
     pid: int
     socket: str
     rest: str = ""
+    job: str = ""
 
 
 class Door:
@@ -108,7 +114,7 @@ class Door:
                 return
             try:
                 self._server = self._serve(client)
-                self._put_up_sign(self._directory, epoch)
+                self._put_up_sign(self._directory, epoch, client.get_job_id())
             except (OSError, StorageFailed) as error:
                 self._log.warning(
                     "the job cannot be reached from the command line",
@@ -130,7 +136,7 @@ class Door:
         assert self._folder is not None, "the folder is made first"
         return str(Path(self._folder) / _NAME)
 
-    def _put_up_sign(self, directory: str, epoch: Epoch) -> None:
+    def _put_up_sign(self, directory: str, epoch: Epoch, job: JobId) -> None:
         store = Stores().open(directory)
         # What a driver that was killed has left; a damaged sign names nothing to remove.
         with contextlib.suppress(FormatError):
@@ -138,7 +144,7 @@ class Door:
             if former is not None and former.host == socket.gethostname():
                 _remove_left(Path(former.socket))
         store.delete([file.path for file in store.list(paths.doors_folder(self._job_name))])
-        sign = DoorSign(socket.gethostname(), os.getpid(), self._socket, self._rest)
+        sign = DoorSign(socket.gethostname(), os.getpid(), self._socket, self._rest, job)
         self._sign = store, paths.door_file(self._job_name, epoch)
         store.create(self._sign[1], json.dumps(asdict(sign)).encode())
 
@@ -205,10 +211,13 @@ class _Handler(socketserver.StreamRequestHandler):
 def answer(client: JobClient, request: Mapping[str, Any]) -> Iterator[dict[str, object]]:
     """Do what a request asks for, and wait for it; an error is an answer too.
 
-    The answer comes last. What is waited for comes before, each time it has lasted for as long
-    again, where the request has ``tell``.
+    The answer comes last. Before it come pages of a log that is followed, and, where the request
+    has ``tell``, what is waited for, each time it has lasted for as long again.
     """
     try:
+        if request["do"] == "log":
+            yield from _log(client, request)
+            return
         done = cast("Future[Any]", begin(client, request))
         if request.get("tell"):
             every_s, waited_s = watching.TELL_EVERY_MS / 1000, 0.0
@@ -220,6 +229,32 @@ def answer(client: JobClient, request: Mapping[str, Any]) -> Iterator[dict[str, 
     except TidegateError as error:
         told = {"what": error.what, "where": error.where, "remedy": error.remedy}
         yield {"error": told, "user": isinstance(error, UserError)}
+
+
+def _log(client: JobClient, request: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+    """Pages of the log, until the job is over where it is followed."""
+    from tidegate.model.logs import PAGE_MAX, LogFilter  # few jobs are asked for it
+
+    chosen = {name: value for name, value in request["filter"].items() if value is not None}
+    wanted, after = LogFilter(**chosen), request.get("after")
+    result = client.get_job_execution_result()
+    page = client.log(wanted, after=after, limit=request.get("limit", PAGE_MAX))
+    quiet_s = 0.0
+    while request.get("follow"):
+        quiet_s = 0.0 if page.entries else quiet_s + _LOG_EVERY_S
+        if page.entries or quiet_s > _LOG_QUIET_S:  # whoever has gone is noticed by writing to them
+            quiet_s = 0.0
+            yield {"page": _page(page)}
+        is_over = result.done()
+        page = client.log(wanted, after=page.after)
+        if is_over and not page.entries:
+            break
+        wait([result], _LOG_EVERY_S)
+    yield {"done": _page(page)}
+
+
+def _page(page: LogPage) -> dict[str, object]:
+    return {"after": page.after, "records": [asdict(entry.record) for entry in page.entries]}
 
 
 def _why_waiting(client: JobClient) -> str:
@@ -245,14 +280,17 @@ def read_sign(store: Store, job_name: str) -> DoorSign | None:
     Raises FormatError for a file that is no sign.
     """
     signs = sorted(file.path for file in store.list(paths.doors_folder(job_name)))
-    if not signs:
-        return None
+    return read_sign_at(store, signs[-1]) if signs else None
+
+
+def read_sign_at(store: Store, path: str) -> DoorSign:
+    """The sign in a file. Raises FormatError for a file that is none, FileMissing."""
     try:
-        return json_decoder(DoorSign).decode(store.read(signs[-1]))
+        return json_decoder(DoorSign).decode(store.read(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(
             f"The sign that says how to reach the job can't be read: {error}",
-            where=paths.join(store.root, signs[-1]),
+            where=paths.join(store.root, path),
             remedy="Delete the file; a driver puts up another when it starts.",
             expected="a JSON object with host, pid and socket",
         ) from error
@@ -271,7 +309,39 @@ def ask_at(
     UserError where the driver cannot be reached from here, PeerLost where it is gone, and what the
     driver answers.
     """
-    where = f"job '{job_name}', process {sign.pid} on {sign.host}"
+    for answered in _answers(sign, job_name, {**request, "tell": tell is not None}):
+        if "waits" in answered and tell is not None:
+            tell(answered["waits"])
+        elif "done" in answered:
+            return answered["done"]
+    raise _gone(_where(sign, job_name))
+
+
+def follow_log(
+    sign: DoorSign, job_name: str, request: Mapping[str, object]
+) -> Iterator[tuple[list[LogRecord], int]]:
+    """Pages of a job's log, each with the place that it ends at, until the job is over.
+
+    request: with ``filter``, ``after``, ``limit``, ``follow``. Raises as `ask_at`, and PeerLost
+    where the driver ends without a word, or whoever follows has not read for long.
+    """
+    for answered in _answers(sign, job_name, {**request, "do": "log"}):
+        page = answered["page" if "page" in answered else "done"]
+        yield [LogRecord(**each) for each in page["records"]], page["after"]
+        if "done" in answered:
+            return
+    raise _gone(_where(sign, job_name))
+
+
+def _where(sign: DoorSign, job_name: str) -> str:
+    return f"job '{job_name}', process {sign.pid} on {sign.host}"
+
+
+def _answers(
+    sign: DoorSign, job_name: str, request: Mapping[str, object]
+) -> Iterator[dict[str, Any]]:
+    """Lines of an answer, the last one included. Raises what is wrong with the request."""
+    where = _where(sign, job_name)
     if sign.host != socket.gethostname():
         raise UserError(
             "The job's driver runs on another machine, and takes requests only there",
@@ -282,12 +352,12 @@ def ask_at(
         with socket.socket(socket.AF_UNIX) as link, link.makefile("rwb") as stream:
             link.settimeout(ANSWER_TIMEOUT_S)
             link.connect(sign.socket)
-            stream.write(json.dumps({**request, "tell": tell is not None}).encode() + b"\n")
+            stream.write(json.dumps(request).encode() + b"\n")
             stream.flush()
-            answered = _read(stream)
-            while answered is not None and tell is not None and "waits" in answered:
-                tell(answered["waits"])
-                answered = _read(stream)
+            while (answered := _read(stream)) is not None:
+                if "error" in answered:
+                    raise (UserError if answered["user"] else TidegateError)(**answered["error"])
+                yield answered
     except PermissionError as error:
         raise UserError(
             "The job belongs to another user",
@@ -296,11 +366,6 @@ def ask_at(
         ) from error
     except OSError as error:
         raise _gone(where) from error
-    if answered is None:
-        raise _gone(where)
-    if "error" in answered:
-        raise (UserError if answered["user"] else TidegateError)(**answered["error"])
-    return answered["done"]
 
 
 def _read(stream: BufferedIOBase) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from concurrent.futures import Future
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
+from tidegate.config.threads import thread_stacks
 from tidegate.driver.client.requests import SavepointRequests, savepoint_asked, suspend
 from tidegate.driver.telling.watching import why_waiting
 from tidegate.errors import (
@@ -25,8 +27,7 @@ from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
     from os import PathLike
 
     import pyarrow as pa
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     from tidegate.api.job import CheckpointDone, JobExecutionResult, JobSummary
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.running import RunningJob
+    from tidegate.driver.telling.job_log import JobLog
     from tidegate.jobmaster.events import JobEvent
     from tidegate.jobmaster.view import JobView
-    from tidegate.model.control import JobStatus
-    from tidegate.model.ids import Epoch, JobId
+    from tidegate.model.control import JobStatus, Samples, ThreadStack
+    from tidegate.model.ids import Epoch, JobId, SlotId, VertexId
+    from tidegate.model.logs import LogFilter, LogPage
 
 T = TypeVar("T")
 
@@ -57,11 +60,13 @@ class DriverClient:
         accepted: Future[RunningJob],
         ended: Future[JobExecutionResult],
         loop: asyncio.AbstractEventLoop,
+        job_log: JobLog,
     ) -> None:
         self._name = name
         self._accepted = accepted
         self._ended = ended
         self._loop = loop
+        self._log = job_log
         self._thread: threading.Thread | None = None
         self._result: Future[JobExecutionResult] = Future()
         self._savepoints = SavepointRequests(
@@ -70,10 +75,24 @@ class DriverClient:
             lambda: why_waiting(self.view()),
         )
         self._url: str | None = None
+        self._buffers: dict[str, ResultBuffer] = {}
 
     def __repr__(self) -> str:
         state = "has ended" if self._ended.done() else "has not ended"
         return f"<JobClient of job '{self._name}', which {state}>"
+
+    def _ipython_display_(self) -> None:
+        """The job with its figures, in a notebook; anew each second until it has ended."""
+        from tidegate.datastream.process.notebook import Shown, show_live  # what only it needs
+        from tidegate.driver.client.drawing import drawn, not_known
+
+        def look() -> Shown:  # on the display's thread
+            try:
+                return drawn(self.view(), self._url)
+            except TidegateError as error:
+                return not_known(error, final=self._ended.done())
+
+        show_live(look, repr(self))
 
     @property
     def _job(self) -> RunningJob:
@@ -82,7 +101,7 @@ class DriverClient:
     def belongs_to(self, thread: threading.Thread) -> None:
         self._thread = thread
 
-    def served_at(self, url: str) -> None:
+    def served_at(self, url: str | None) -> None:
         self._url = url
 
     @property
@@ -260,6 +279,37 @@ class DriverClient:
             done.set_exception(ended)
         return done
 
+    def thread_dump(self, slot: SlotId | None = None) -> Future[tuple[ThreadStack, ...]]:
+        if slot is None:
+            here: Future[tuple[ThreadStack, ...]] = Future()
+            here.set_result(thread_stacks())
+            return here
+        return self._told(self._job.threads(slot))
+
+    def call_samples(self, slot: SlotId, vertex: VertexId) -> Future[Samples]:
+        return self._told(self._job.samples(slot, vertex))
+
+    def _told(self, told: Coroutine[Any, Any, T]) -> Future[T]:
+        """Asks a slot on the driver's loop."""
+        try:
+            return asyncio.run_coroutine_threadsafe(told, self._loop)
+        except RuntimeError:
+            told.close()
+            over: Future[T] = Future()
+            over.set_exception(JobFailed("the job has ended: its slots are gone"))
+            return over
+
+    def log(
+        self,
+        wanted: LogFilter | None = None,
+        *,
+        after: int | None = None,
+        limit: int = 1_000,
+    ) -> LogPage:
+        from tidegate.model.logs import LogFilter  # few jobs are asked for it
+
+        return self._log.read(wanted or LogFilter(), after=after, limit=limit)
+
     def view(self) -> JobView:
         return self._answered(self._ask(self._job.view), "what the job is doing")
 
@@ -276,10 +326,15 @@ class DriverClient:
     def collected(self, name: str) -> Iterator[object]:
         return iter(self._buffer(name))
 
+    def collected_waiting(self, name: str, count: int) -> list[object]:
+        return self._buffer(name).waiting(count)
+
     def collected_chunks(self, name: str) -> Iterator[list[object] | pa.RecordBatch]:
         return self._buffer(name).chunks()
 
     def _buffer(self, name: str) -> ResultBuffer:
+        if name in self._buffers:
+            return self._buffers[name]
         asked = self._ask(lambda: self._job.results(name))
         buffer = self._answered(asked, f"where the records of '{name}' are")
 
@@ -289,6 +344,7 @@ class DriverClient:
 
         # The driver ends its buffers itself, unless its loop was ended.
         self._result.add_done_callback(ended)
+        self._buffers[name] = buffer
         return buffer
 
     def _ask(self, question: Callable[[], T]) -> Future[T]:

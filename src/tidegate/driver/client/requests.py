@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
+from tidegate.clock import SystemClock
 from tidegate.errors import ConfigError, UserError
 from tidegate.jobmaster.events import CancelRequested, SuspendRequested
 from tidegate.model.control import JobStatus
@@ -59,6 +60,12 @@ def begin(
             return figures
         case "status":
             return client.get_job_status()
+        case "picture":
+            from tidegate.telemetry.picture import picture  # few jobs are looked at
+
+            seen: Future[dict[str, object]] = Future()
+            seen.set_result(picture(client.view(), SystemClock().wall_ms(), since=0))
+            return seen
         case other:
             raise UserError(
                 f"The job's driver does not know the request {other!r}",

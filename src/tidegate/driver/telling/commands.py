@@ -9,8 +9,6 @@ Source: checkpoint coordination §12.2.
 from __future__ import annotations
 
 import asyncio
-import json
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded, MessageIgnored
@@ -28,10 +26,10 @@ from tidegate.jobmaster.commands import (
 )
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.failure_reason import FailureReason
+from tidegate.model.metrics import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     import structlog
 
@@ -150,25 +148,6 @@ def _tell_checkpoint(ended: CheckpointEnded, log: structlog.typing.FilteringBoun
 
 
 Attribute = int | str
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Something that took its time; wall clock milliseconds. job: its id."""
-
-    name: str
-    job: str
-    start_ms: int
-    end_ms: int
-    attributes: Mapping[str, Attribute]
-
-
-def append_span(path: Path, span: Span) -> None:
-    """Reports a span in a file, as a line of JSON. Blocking."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Unbuffered, so that several drivers may append to one file and no line is torn.
-    with path.open("ab", buffering=0) as file:
-        file.write(f"{json.dumps(asdict(span))}\n".encode())
 
 
 class Tracing:

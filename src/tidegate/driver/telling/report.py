@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate.api.job import JobSummary
-from tidegate.config.log import process_log
+from tidegate.config.log import print_line, process_log
 from tidegate.errors import StorageFailed
 from tidegate.model.control import JobStatus
 
@@ -78,9 +77,7 @@ def summary_of(view: JobView, runtime_ms: int) -> JobSummary:
 def tell_end(job: JobId, summary: JobSummary, settings: JobSettings) -> None:
     """Say what a job did wherever its settings want it. Raises nothing: its result is still due."""
     if settings.summary:
-        with contextlib.suppress(OSError, ValueError):  # whoever reads it may have gone
-            sys.stderr.write(f"{summary}\n")
-            sys.stderr.flush()
+        print_line(sys.stderr, str(summary))
     if settings.summary_file is not None:
         try:
             with Path(settings.summary_file).open("a", encoding="utf-8") as file:

@@ -83,6 +83,21 @@ class Remarks:
                 given=int(remark.about),
                 taken_for=shown_time(int(remark.about)),
             )
+        elif remark.warning == Warn.GAUGE_FAILED.value:
+            self._warnings.warn(
+                Warn.GAUGE_FAILED,
+                "a gauge is not read any more; have its function return a number at once",
+                step=remark.step,
+                gauge=remark.about,
+            )
+        elif remark.warning == Warn.TOO_MANY_METRICS.value:
+            self._warnings.warn(
+                Warn.TOO_MANY_METRICS,
+                "a step has more metrics than tidegate.metrics.user-max; this one and those after "
+                "it are not told. Do not name metrics after rows or keys",
+                step=remark.step,
+                metric=remark.about,
+            )
         else:
             self._warnings.warn(
                 Warn.UNREAD_SIDE_OUTPUT,

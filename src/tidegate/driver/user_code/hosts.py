@@ -210,6 +210,10 @@ class _Host:
     def staged(self) -> str | None:
         return self._hosts.staged.get(self._operator)
 
+    @property
+    def goes_on(self) -> bool:
+        return False
+
     def send(self, subtask: int, event: OperatorEvent) -> None:
         if not self.closed:
             execution = self.executions[subtask]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from flinkformat.row import Row
 from tidegate.api import aggregates
-from tidegate.api.rows.column_rows import ColumnRows
+from tidegate.api.rows.column_rows import TUPLE, ColumnRows, RowForm
 from tidegate.errors import GraphError
 from tidegate.model.elements import RowBatch
 from tidegate.operators.aggregates.accumulators import array_of
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.api.aggregates import Aggregate
+    from tidegate.model.nullable import FieldValues
     from tidegate.operators.aggregates.aggregated_columns import Values
 
 VALUE = "value"
@@ -77,13 +78,14 @@ class AggregatedRows:
 
     def reader(self, batch: RowBatch) -> Callable[[str], Values]:
         """A function that gives a column of the batch by its name."""
-        columns: dict[str, np.ndarray[Any, Any]] = {}
+        columns: dict[str, FieldValues] = {}
         if isinstance(batch, ColumnRows):
-            columns = dict(zip(self._fields, batch.columns[: batch.width], strict=True))
+            names = batch.form.names or self._fields
+            columns = dict(zip(names, batch.columns[: batch.width], strict=True))
 
         def column(name: str) -> Values:
             of, found = self._fields[name], columns.get(name)
-            if found is not None and of in _PLAIN[found.dtype.kind]:
+            if isinstance(found, np.ndarray) and of in _PLAIN.get(found.dtype.kind, ()):
                 return found
             return column_of(list(map(self._get(name), batch.values)), of)
 
@@ -91,13 +93,25 @@ class AggregatedRows:
 
     def result(self, batch: RowBatch, results: Sequence[Values]) -> RowBatch:
         """The rows with their results, which stay columns where all can be."""
-        if isinstance(batch, ColumnRows) and all(map(_is_plain, results)):
+        plain = all(map(_is_plain, results))
+        form = self._form_of(batch) if plain else None
+        if form is not None and isinstance(batch, ColumnRows):
             made = [each.astype(_WIDE[each.dtype.kind], copy=False) for each in results]
             fields = [*batch.columns[: batch.width], *made]
-            return ColumnRows(fields, is_tuple=True, stamps=batch.stamps)
+            return ColumnRows(fields, form=form, stamps=batch.stamps)
         values = [_values(each, of) for each, of in zip(results, self._results, strict=True)]
         added = zip(*values, strict=True)
         return RowBatch(list(map(self._joined, batch.values, added)), batch.timestamps_ms)
+
+    def _form_of(self, batch: RowBatch) -> RowForm | None:
+        """The form of the rows with results; None where they are made one by one."""
+        if not isinstance(batch, ColumnRows):
+            return None
+        if not batch.form.names:
+            return TUPLE
+        is_record = isinstance(self._type, RowTypeInfo | RecordTypeInfo) and batch.form.record
+        fits = batch.form.names == self._names[: batch.width]
+        return RowForm(names=self._names, record=Row) if is_record and fits else None
 
     def _joined(self, row: Any, added: tuple[object, ...]) -> object:
         match self._type:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 
+from tidegate.api.rows.column_rows import TUPLE, VALUE
+from tidegate.model.nullable import kind_of, values_of
 from tidegate.operators.aggregates.groups import Groups
+from tidegate.traced.evaluation import BOOL, FLOAT, INT, LONG_MAX, TEXT
 from tidegate.traced.folds import FoldKind
 from tidegate.typeinfo.long_index import LongIndex
 
@@ -21,12 +24,10 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
 
-_INT: Final = np.dtype(np.int64)
-_FLOAT: Final = np.dtype(np.float64)
-_BOOL: Final = np.dtype(np.bool_)
-_TYPES: Final = {_INT: int, _FLOAT: float, _BOOL: bool}
+_TYPES: Final = {INT: int, FLOAT: float, BOOL: bool, TEXT: str}
 _KINDS: Final[dict[type, np.dtype[Any]]] = {kind: dtype for dtype, kind in _TYPES.items()}
-_LONG_MAX: Final = 2**63 - 1
+_GATHERED: Final = frozenset({FoldKind.KEEP, FoldKind.LAST, FoldKind.SUM})
+"""Folds that need no order of the rows by key."""
 
 KEYS_MAX: Final = 1 << 14
 """Keys whose values are held as columns; writing them back takes a few milliseconds."""
@@ -47,23 +48,44 @@ class Gathered(Protocol):
 class FoldedKeys:
     """Values of the keys seen last, as columns; what has changed is written back by ``flush``.
 
-    initial: what a new key begins with; None if its first row is its value.
+    initial: what a new key begins with; None if its first row is its value. is_whole: the state has
+    nothing of these keys but what is written back here; stays true while the columns hold all.
     """
 
-    def __init__(self, folds: Folds, state: Gathered, initial: object = None) -> None:
+    def __init__(
+        self, folds: Folds, state: Gathered, initial: object = None, *, is_whole: bool = False
+    ) -> None:
         self._folds = folds
         self._state = state
         self._initial = initial if folds.is_tuple or initial is None else (initial,)
         self._fields: tuple[np.dtype[Any], ...] = ()
+        self.is_whole = is_whole
         self._begin()
 
     def _begin(self) -> None:
         self._index = LongIndex()
-        self._keys: list[object] = []
-        self._groups: list[int] = []
+        self._groups = np.zeros(0, np.int16)
         self._table = [np.zeros(0, kind) for kind in self._fields]
         self._has = np.zeros(0, np.bool_)
         self._changed = np.zeros(0, np.bool_)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def keys(self) -> Longs:
+        """The keys, in the order in which they came."""
+        return self._index.keys
+
+    @property
+    def groups(self) -> NDArray[np.int16]:
+        """Key groups of the keys."""
+        return self._groups[: len(self)]
+
+    @property
+    def values(self) -> list[NDArray[Any]]:
+        """The fields of their values."""
+        return [each[: len(self)] for each in self._table]
 
     def add(self, rows: ColumnRows) -> list[NDArray[Any]] | None:
         """The fields of the values, one for each row; of int keys.
@@ -71,27 +93,38 @@ class FoldedKeys:
         None where a value might come out otherwise than in Python: nothing has been added then, all
         before is written back, and the function has to gather these rows.
         """
-        made = self._added(rows) if len(rows) else None
+        placed = self._placed(rows) if len(rows) else None
+        made = None if placed is None else self._folded(rows, *placed)
         if made is None:
             self.forget()
         return made
 
-    def _added(self, rows: ColumnRows) -> list[NDArray[Any]] | None:
-        assert rows.key_column is not None and rows.groups is not None, "a keyed edge gives keys"
-        keys, terms = rows.columns[rows.key_column], self._folds.terms(rows)
-        if keys.dtype != _INT or terms is None:
+    def gather(self, rows: ColumnRows) -> bool:
+        """Adds rows, of which there is one at least; False where ``add`` gives None."""
+        placed = self._placed(rows)
+        if placed is not None and self._gathered(rows, *placed):
+            return True
+        self.forget()
+        return False
+
+    def _placed(self, rows: ColumnRows) -> tuple[Longs, list[NDArray[Any] | None]] | None:
+        """The place of each row's key, and the terms; None where one might be another in Python."""
+        assert rows.groups is not None, "a keyed edge gives keys"
+        keys, terms = rows.key_values, self._folds.terms(rows)
+        if keys.dtype != INT or terms is None:
             return None
         fields = self._fields_of(rows, terms)
         if fields is None:
             return None
-        if fields != self._fields or len(self._keys) > KEYS_MAX:
+        if fields != self._fields or len(self) > KEYS_MAX:
             self.flush()
+            self.is_whole = self.is_whole and not len(self)
             self._fields = fields
             self._begin()
         places, new = self._index.place(keys)
-        if len(new) and not self._load(keys.take(new).tolist(), rows.groups.take(new).tolist()):
+        if len(new) and not self._load(keys.take(new), rows.groups.take(new)):
             return None
-        return self._folded(Groups.of(places, len(self._keys)), rows, terms)
+        return places, terms
 
     def flush(self) -> None:
         """Writes back what has changed."""
@@ -100,14 +133,14 @@ class FoldedKeys:
             return
         columns = [each.take(changed).tolist() for each in self._table]
         values = list(zip(*columns, strict=True)) if self._folds.is_tuple else columns[0]
-        at = changed.tolist()
-        keys, groups = [self._keys[each] for each in at], [self._groups[each] for each in at]
+        keys, groups = self.keys.take(changed).tolist(), self._groups.take(changed).tolist()
         self._state.write(keys, groups, values)
         self._changed[:] = False
 
     def forget(self) -> None:
         """Writes back what has changed, and reads all anew: others are about to change it."""
         self.flush()
+        self.is_whole = False
         self._begin()
 
     def _fields_of(
@@ -115,9 +148,10 @@ class FoldedKeys:
     ) -> tuple[np.dtype[Any], ...] | None:
         """Types of the fields; None if they are not of one type from the first row on."""
         if self._initial is None:
-            own = [each.dtype for each in rows.columns[: rows.width]]
-            if rows.is_tuple != self._folds.is_tuple or len(own) != len(terms):
+            form = TUPLE if self._folds.is_tuple else VALUE
+            if rows.form != form or rows.width != len(terms) or rows.has_nulls:
                 return None
+            own = list(map(kind_of, rows.columns[: rows.width]))
         else:
             initial = cast("tuple[object, ...]", self._initial)
             if len(initial) != len(terms):
@@ -129,13 +163,19 @@ class FoldedKeys:
         whole = [each for each in found if each is not None]
         return tuple(whole) if len(whole) == len(found) else None
 
-    def _load(self, keys: list[object], groups: list[int]) -> bool:
+    def _load(self, keys: Longs, groups: NDArray[np.int16]) -> bool:
         """Reads the values of new keys; False if one does not fit the columns."""
-        first = len(self._keys)
-        found = self._state.read(keys, groups)
-        self._make_room(first + len(keys))
-        self._keys += keys
-        self._groups += groups
+        end = len(self)
+        first = end - len(keys)
+        self._make_room(end)
+        self._groups[first:end] = groups
+        if self._initial is not None:
+            initial = cast("tuple[Any, ...]", self._initial)
+            for table, value in zip(self._table, initial, strict=True):
+                table[first:end] = value
+        if self.is_whole:
+            return True
+        found = self._state.read(keys.tolist(), groups.tolist())
         held = [at for at, value in enumerate(found) if value is not None]
         if not held:
             return True
@@ -151,7 +191,7 @@ class FoldedKeys:
             if set(map(type, column)) != {_TYPES[table.dtype]}:
                 return False
             try:
-                table[places] = column
+                table[places] = np.array(column, table.dtype)
             except OverflowError:
                 return False
         self._has[places] = True
@@ -163,19 +203,44 @@ class FoldedKeys:
             size = max(2 * held, count, 256)
             self._has = _with_room(self._has, size)
             self._changed = _with_room(self._changed, size)
+            self._groups = _with_room(self._groups, size)
             self._table = [_with_room(each, size) for each in self._table]
 
+    def _gathered(self, rows: ColumnRows, places: Longs, terms: list[NDArray[Any] | None]) -> bool:
+        """Adds each row to what its key has, in the order of the rows."""
+        folds = [*zip(self._folds.folds, self._table, terms, strict=True)]
+        begins = self._initial is None and not self._has.take(places).all()
+        if begins or any(fold.kind not in _GATHERED for fold, _, _ in folds):
+            return self._folded(rows, places, terms) is not None
+        for fold, table, term in folds:
+            if fold.kind is FoldKind.SUM and term is not None and term.dtype == INT:
+                most = _greatest(term) * len(term) + _greatest(table.take(places))
+                if most > LONG_MAX:
+                    return False
+        with np.errstate(all="ignore"):
+            for fold, table, term in folds:
+                if term is None:
+                    continue
+                if fold.kind is FoldKind.SUM:
+                    np.add.at(table, places, term)
+                else:
+                    lasts = np.full(len(self), -1)
+                    np.maximum.at(lasts, places, np.arange(len(places)))
+                    seen = lasts >= 0
+                    table[: len(self)][seen] = term.take(lasts[seen])
+        self._has[places] = self._changed[places] = True
+        return True
+
     def _folded(
-        self, groups: Groups, rows: ColumnRows, terms: list[NDArray[Any] | None]
+        self, rows: ColumnRows, places: Longs, terms: list[NDArray[Any] | None]
     ) -> list[NDArray[Any]] | None:
+        groups = Groups.of(places, len(self))
         has = self._has.take(groups.keys)
         made: list[NDArray[Any]] = []
         for at, (fold, term) in enumerate(zip(self._folds.folds, terms, strict=True)):
             before, own = self._table[at].take(groups.keys), None
             if self._initial is None:
-                own = rows.columns[at].take(groups.order.take(groups.starts))
-            else:
-                before[~has] = cast("tuple[Any, ...]", self._initial)[at]
+                own = values_of(rows.columns[at]).take(groups.order.take(groups.starts))
             values = None if term is None else term.take(groups.order)
             column = _Column(fold.kind, before, has, own).folded(values, groups)
             if column is None:
@@ -191,8 +256,10 @@ class FoldedKeys:
 
 def _kind_of(initial: object, term: NDArray[Any] | None) -> np.dtype[Any] | None:
     """Type of a field that begins with this value."""
-    if type(initial) is int and term is not None and term.dtype == _FLOAT and not initial:
-        return _FLOAT  # the sum of 0 and a floating number is one
+    if type(initial) is int and term is not None and term.dtype == FLOAT and not initial:
+        return FLOAT  # the sum of 0 and a floating number is one
+    if type(initial) is int and not -LONG_MAX <= initial <= LONG_MAX:
+        return None
     return _KINDS.get(type(initial))
 
 
@@ -206,9 +273,9 @@ def _field(
         case FoldKind.LAST:
             return own if own == term.dtype else None
         case FoldKind.MIN | FoldKind.MAX:
-            return own if own == term.dtype == _INT else None
+            return own if own == term.dtype == INT else None
         case _:
-            return own if own == term.dtype != _BOOL else None
+            return own if own == term.dtype and own in (INT, FLOAT) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +311,9 @@ class _Column:
                 return groups.running(np.minimum, values, before)
             case FoldKind.MAX:
                 return groups.running(np.maximum, values, before)
-            case _ if values.dtype == _INT:
+            case _ if values.dtype == INT:
                 most = _greatest(values) * len(values) + _greatest(before)
-                return None if most > _LONG_MAX else groups.running_sum(values, before)
+                return None if most > LONG_MAX else groups.running_sum(values, before)
             case _:
                 return self._sums(values, before, groups)
 
@@ -267,12 +334,12 @@ def _nothing(kind: FoldKind, dtype: np.dtype[Any]) -> Any:
     """The value that a fold leaves as the other one is."""
     match kind:
         case FoldKind.MIN:
-            return _LONG_MAX
+            return LONG_MAX
         case FoldKind.MAX:
-            return ~_LONG_MAX
+            return ~LONG_MAX
         case _:
             # 0.0 would make 0.0 of -0.0.
-            return -0.0 if dtype == _FLOAT else 0
+            return -0.0 if dtype == FLOAT else 0
 
 
 def _greatest(values: NDArray[np.int64]) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from flinkformat.row import Row
 from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.rows.batches import as_rows, shown
-from tidegate.api.rows.column_rows import ColumnRows, fields_of_type
+from tidegate.api.rows.column_rows import TUPLE, VALUE, ColumnRows, fields_of_type
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.loops.forms import loops_with
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
@@ -80,17 +80,16 @@ class ReduceOperator(FunctionOperator):
         return {self._shown_call: ""}
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        rows = as_rows(batch)
         if self._folded is not None:
-            if isinstance(batch, ColumnRows):
-                columns = self._folded.add(batch)
+            if isinstance(rows, ColumnRows):
+                columns = self._folded.add(rows)
                 if columns is not None:
                     if not self._final_only:
-                        is_tuple = batch.is_tuple
-                        out.emit(ColumnRows(columns, is_tuple=is_tuple, stamps=batch.stamps))
+                        out.emit(ColumnRows(columns, form=rows.form, stamps=rows.stamps))
                     return None
             else:
                 self._folded.forget()
-        rows = as_rows(batch)
         keys, groups = keys_of(rows)
         results: list[object] = []
         stamps, failure = rows.timestamps_ms, None
@@ -100,7 +99,7 @@ class ReduceOperator(FunctionOperator):
             else:
                 self._state.add_rows(keys, groups, rows.values, self._emitter(results))
         except Exception as error:
-            failure = self._failure(error, rows.values[len(results)])
+            failure = self._failure(error, rows, len(results))
             failure.__cause__ = None if failure is error else error
             stamps = None if stamps is None else stamps[: len(results)]
         if not self._final_only:
@@ -129,8 +128,8 @@ class ReduceOperator(FunctionOperator):
             self._folded.flush()
         super().snapshot(context)
 
-    def _failure(self, error: Exception, row: object) -> TidegateError:
-        return user_code_failed(error, operator=self._name, row=row)
+    def _failure(self, error: Exception, rows: RowBatch, at: int) -> TidegateError:
+        return user_code_failed(error, operator=self._name, row=rows.values[at], at=at)
 
     def _emitter(self, results: list[object]) -> Callable[[object], None]:
         own, append = self._own, results.append
@@ -181,24 +180,25 @@ class RollingOperator(ReduceOperator):
         if kind is None:
             raise NotPure("it gives whole rows")
         shape = None if self._type_info is None else fields_of_type(self._type_info)
-        if shape is None:
-            raise NotPure("the rows are not declared as numbers, or as tuples of numbers")
-        is_tuple, *kinds = shape
+        is_tuple = shape is not None and shape[0] == TUPLE
+        if shape is None or not (is_tuple or shape[0] == VALUE):
+            raise NotPure("the rows are not declared as numbers, or as tuples of numbers and texts")
+        kinds = shape[1:]
         at = str(self._field).removeprefix("f")
         if not at.isdecimal() or int(at) >= len(kinds):
             raise NotPure(f"the rows have no field {self._field!r}")
         folds = [Fold(FoldKind.KEEP) for _ in kinds]
         folds[int(at)] = Fold(kind, Field(1, int(at) if is_tuple else None))
-        return Folds(tuple(folds), is_tuple=bool(is_tuple), argument=1, traced=None)
+        return Folds(tuple(folds), is_tuple=is_tuple, argument=1, traced=None)
 
-    def _failure(self, error: Exception, row: object) -> TidegateError:
+    def _failure(self, error: Exception, rows: RowBatch, at: int) -> TidegateError:
         if isinstance(error, TidegateError):
             return error
         place = f"operator '{self._name}'"
         reason = f"{type(error).__name__}: {error}"
         return UserCodeFailed(
             f"{self._call_name} of field {self._field!r} does not work: {reason}",
-            where=f"{place}, field {self._field!r}, at the row {shown(row)}",
+            where=f"{place}, field {self._field!r}, at the row {shown(rows.values[at])}",
             remedy="Name a field that every row has, of values that can be "
             f"{'added' if self._call_name == 'sum' else 'compared'}.",
         )

@@ -56,6 +56,10 @@ class RunningOperator(Operator):
         self.key_type = key_type
         self._rows = rows
 
+    @property
+    def reads_columns(self) -> bool:
+        return self._rows is not None
+
     def open(self, context: OperatorContext) -> None:
         self._name = context.info.name
         self._pane = context.state.keyed_columns(self.key_type)
@@ -99,7 +103,9 @@ class RunningOperator(Operator):
             assert batch.key_column is not None, "a keyed edge names the key's column"
             return batch.batch.column(batch.key_column)
         if isinstance(batch, ColumnRows) and batch.key_column is not None:
-            return batch.columns[batch.key_column]
+            column = batch.key_values
+            if column.dtype != np.object_:
+                return column
         keys = batch.keys
         assert keys is not None, "a keyed edge gives keys"
         try:

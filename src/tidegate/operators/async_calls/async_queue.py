@@ -16,6 +16,8 @@ from tidegate.model.elements import Watermark, WatermarkStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
+    from tidegate.api.operator import OperatorTasks
+
 TimeMark = Watermark | WatermarkStatus
 
 
@@ -233,16 +235,16 @@ class Seats:
 class LoopTasks:
     """Coroutines on the slot's loop that the end of the subtask cancels, and does not wait for.
 
-    fail: runs a coroutine whose failure is the subtask's.
+    beside: runs a coroutine whose failure is the subtask's.
     """
 
-    def __init__(self, fail: Callable[[Coroutine[object, object, None]], None]) -> None:
-        self._fail = fail
+    def __init__(self, beside: OperatorTasks) -> None:
+        self._beside = beside
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_over = False
 
     def begin(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._guard(work))
+        task = self._beside.named(asyncio.get_running_loop().create_task, self._guard(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: work.close())
@@ -252,7 +254,7 @@ class LoopTasks:
             await work
         except Exception as error:
             if not self._is_over:
-                self._fail(_failing(error))
+                self._beside.start(_failing(error))
 
     def leave(self) -> None:
         """The operator is over: a failure is nobody's any more."""

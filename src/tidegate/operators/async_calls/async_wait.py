@@ -21,6 +21,7 @@ from tidegate.api.rows.batches import as_rows
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch
+from tidegate.model.metrics import MetricKind
 from tidegate.operators.async_calls.async_queue import (
     Call,
     CallQueue,
@@ -83,12 +84,14 @@ class AsyncWaitOperator(FunctionOperator):
         self._context = context
         self._queue: CallQueue = OrderedQueue() if self._ordered else UnorderedQueue()
         self._seats = Seats(self._settings.capacity, context.tasks.wake)
-        self._tasks = LoopTasks(context.tasks.start)
+        self._tasks = LoopTasks(context.tasks)
         self._rows_max = 2 * context.info.settings.rows
         self._leaving = 1  # results to pass on at once
         self._progress: asyncio.Future[None] | None = None
         self._letters = context.tasks.metrics.counter("numDeadLetters")
-        context.tasks.metrics.gauge("callsGoingOnAfterTimeout", lambda: self._seats.going_on)
+        context.tasks.metrics.registry.tell(
+            "callsGoingOnAfterTimeout", MetricKind.GAUGE, lambda: self._seats.going_on
+        )
         self.declare(context)
         for value, timestamp_ms in self._state.get():
             self._admit(value, timestamp_ms)

@@ -13,6 +13,7 @@ from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.api.watermarks import TimestampAssigner
 from tidegate.errors import BadRecord, GraphError, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
+from tidegate.model.nullable import Nullable
 from tidegate.operators.failures import user_code_failed
 from tidegate.traced.calls import batch_call, why_by_row
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.api.watermarks import Assigner, WatermarkStrategy
+    from tidegate.errors import TidegateError
     from tidegate.model.elements import Batch
     from tidegate.traced.calls import BatchCall
 
@@ -68,23 +70,21 @@ class FunctionStamps:
 
     def stamped(self, batch: Batch) -> Batch:
         """The batch with timestamps; the function sees Arrow rows as dicts."""
-        if isinstance(batch, ColumnRows) and self._of_columns is not None:
-            stamps = self._stamps_of(batch, self._of_columns)
-            if stamps is not None:
-                return batch.stamped(stamps)
         rows = as_rows(batch)
+        if isinstance(rows, ColumnRows) and self._of_columns is not None:
+            stamps = self._stamps_of(rows, self._of_columns)
+            if stamps is not None:
+                return rows.stamped(stamps) if rows is batch else _with(batch, stamps)
         old = rows.timestamps_ms or repeat(MIN_TIMESTAMP_MS, len(rows))
         found: list[object] = []
         try:
             found.extend(map(self._call, rows.values, old))
         except Exception as error:
-            row = rows.values[len(found)]
-            raise user_code_failed(error, operator=self._operator, row=row) from error
+            raise self._failed(error, rows, len(found)) from error
         if len(found) < len(rows):
             # `map` takes a StopIteration that leaves the function for its own end.
             stopped = StopIteration("raised by the function itself")
-            row = rows.values[len(found)]
-            raise user_code_failed(stopped, operator=self._operator, row=row)
+            raise self._failed(stopped, rows, len(found))
         try:
             stamps = array("q", cast("list[int]", found))
         except (TypeError, OverflowError):
@@ -101,8 +101,12 @@ class FunctionStamps:
         if old is None:
             old = np.full(len(batch), MIN_TIMESTAMP_MS)
         found = call(batch, old)
-        whole = found is not None and not call.is_tuple and found[0].dtype == np.int64
-        return found[0] if found is not None and whole else None
+        if found is None or call.is_tuple or isinstance(found[0], Nullable):
+            return None
+        return found[0] if found[0].dtype == np.int64 else None
+
+    def _failed(self, error: Exception, rows: RowBatch, at: int) -> TidegateError:
+        return user_code_failed(error, operator=self._operator, row=rows.values[at], at=at)
 
     def _misfit(self, values: Sequence[object], found: Sequence[object]) -> UserCodeFailed:
         index = _first_misfit(found)
@@ -124,6 +128,10 @@ class ColumnStamps:
     def stamped(self, batch: Batch) -> Batch:
         if isinstance(batch, ArrowBatch):
             return _with(batch, self._of_arrow(batch.batch))
+        if isinstance(batch, ColumnRows):
+            column = batch.column(self._column)
+            if column is not None and not isinstance(column, Nullable) and column.dtype.kind == "i":
+                return batch.stamped(column)
         found = self._of_rows(batch.values)
         try:
             return _with(batch, array("q", cast("list[int]", found)))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidegate.api.operator import Pause
 from tidegate.api.state import MapStateDescriptor
 from tidegate.errors import UserError
+from tidegate.loops.forms import loops_with
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import ahead_of, emit_rows, is_due
-from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator
 from tidegate.operators.keys import SharedKeys, keys_of
-from tidegate.operators.row_loop import owner
+from tidegate.operators.row_loop import owner, user_call
 from tidegate.operators.windows.firing import LateRecords
 from tidegate.typeinfo.types import BYTE, LONG, PICKLED, ListTypeInfo
 
@@ -95,6 +95,7 @@ class IntervalJoinOperator(FunctionOperator):
         )
         super().open(context)
         self._own = owner(self._own, context)
+        self._user = user_call(self._call, self._own, self._loops, operator=self._name)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         rows = self._in_time(self._keys.checked(batch, port), port, out)
@@ -132,31 +133,25 @@ class IntervalJoinOperator(FunctionOperator):
 
     def _joined(self, rows: RowBatch, port: int) -> Iterator[object]:
         ours, theirs = self._sides[port], self._sides[1 - port]
-        call, cell, pair, own = self._call, self._cell, self._pair, self._own
         keys, groups = keys_of(rows)
-        stamps = cast("list[int]", rows.timestamps_ms)
-        texts = may_give_text(call)
-        value = results = None
-        try:
-            for value, cell.key, cell.group, ms in zip(
-                rows.values, keys, groups, stamps, strict=True
-            ):
-                ours.keep(value, ms)
-                self._timers.register(ours.needed_until_ms(ms), port)
-                for other_ms, others in theirs.between(ms + ours.lower_ms, ms + ours.upper_ms):
-                    pair.left_ms, pair.right_ms = (other_ms, ms) if port else (ms, other_ms)
-                    for other in others:
-                        left, right = (other, value) if port else (value, other)
-                        results = call(left, right, pair)
-                        if results is not None:
-                            if texts and type(results) in TEXTS:
-                                raise TypeError("text is not an iterable of records")
-                            beside = yield from results if own is None else map(own, results)
-                            if beside is not None:
-                                raise ReturnedBeside(beside)
-        except Exception as error:
-            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
-            raise failed from error
+        register, wait_ms = self._timers.register, ours.wait_ms
+
+        def wait_for(ms: int) -> None:
+            register(min(ms + wait_ms, MAX_WATERMARK_MS), port)
+
+        return self._loops.results_of_pairs(
+            self._user,
+            self._pair,
+            self._cell,
+            port == 1,
+            ours.records,
+            theirs.records,
+            wait_for,
+            rows.values,
+            keys,
+            groups,
+            rows.timestamps_ms,
+        )
 
     def _clean_up(self, until_ms: int) -> Steps:
         due = self._timers.due(until_ms)
@@ -172,27 +167,14 @@ class _Side:
     def __init__(
         self, context: OperatorContext, plan: IntervalPlan, port: int, lower_ms: int, upper_ms: int
     ) -> None:
-        self.lower_ms, self.upper_ms = lower_ms, upper_ms
-        self._wait_ms = max(0, upper_ms)
+        # From then on records can't be joined, after their event time.
+        self.wait_ms = max(0, upper_ms)
         records = ListTypeInfo(plan.types[port])
         descriptor = MapStateDescriptor(_BUFFERS[port], LONG, records)
         self._kept = cast("MapState[int, list[Any]]", context.state.keyed_state(descriptor))
+        self.records = loops_with(context.state.cell).join_side(self._kept, lower_ms, upper_ms)
         self.late = LateRecords(context, plan.late_tags[port])
-
-    def keep(self, value: object, ms: int) -> None:
-        kept = self._kept.get(ms) or []
-        kept.append(value)
-        self._kept.put(ms, kept)
-
-    def between(self, lower_ms: int, upper_ms: int) -> list[tuple[int, list[object]]]:
-        """The current key's records in a span of event time, in order of time."""
-        found = sorted(ms for ms in self._kept if lower_ms <= ms <= upper_ms)
-        return [(ms, self._kept.get(ms) or []) for ms in found]
-
-    def needed_until_ms(self, ms: int) -> int:
-        """Watermark after which records of an event time can't be joined."""
-        return min(ms + self._wait_ms, MAX_WATERMARK_MS)
 
     def remove_needed_until(self, ms: int) -> None:
         """Removes the current key's records that aren't needed after that watermark."""
-        self._kept.remove(ms - self._wait_ms)
+        self._kept.remove(ms - self.wait_ms)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tidegate.api.functions import TimeDomain
 from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
-from tidegate.operators.emit import PIECE_MS, ahead_of, in_pieces, is_due
+from tidegate.operators.emit import Piece, ahead_of, in_pieces, is_due
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.operators.keys import SharedKeys
 from tidegate.operators.row_loop import RowLoop, owner, user_call
@@ -151,7 +151,7 @@ class KeyedProcessOperator(ProcessOperator):
         self._timer_loop = self._row_loop(
             self._user_call("on_timer", call_name="on_timer"), self._row, cell
         )
-        self._monotonic_ms = context.time.monotonic_ms
+        self._piece = Piece(context.time.monotonic_ms)
 
     def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
         return [self._row] * len(self.methods)
@@ -176,17 +176,16 @@ class KeyedProcessOperator(ProcessOperator):
         due = timers.due(until_ms)
 
         def piece() -> Steps | None:
-            some = self._until(self._monotonic_ms() + PIECE_MS, due)
-            return self._timer_loop.fire(some, out, timed=by_event)
+            self._piece.begin()
+            return self._timer_loop.fire(self._some(due), out, timed=by_event)
 
         return in_pieces(piece, partial(is_due, timers, until_ms))
 
-    def _until(
-        self, end_ms: int, due: Iterator[tuple[int, object]]
-    ) -> Iterator[tuple[int, object]]:
+    def _some(self, due: Iterator[tuple[int, object]]) -> Iterator[tuple[int, object]]:
+        is_over = self._piece.is_over
         for timer in due:
             yield timer
-            if self._monotonic_ms() >= end_ms:
+            if is_over():
                 return
 
 

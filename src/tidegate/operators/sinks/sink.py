@@ -14,10 +14,11 @@ import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api.operator import Operator
-from tidegate.api.sink import CoordinatedSink, CoordinatedWriter, NotifiedWriter, Prepared
+from tidegate.api.sink import CoordinatedSink, CoordinatedWriter, NotifiedWriter
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import CommitFailed, WorldError
 from tidegate.model.ids import CheckpointId
+from tidegate.model.topology import Delivery, DeliveryGuarantee
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -47,7 +48,6 @@ class Commits:
         self._context = context
         self._committer = committer
         self._held: dict[CheckpointId, list[bytes]] = {}
-        self._durable: dict[CheckpointId, list[Awaitable[object]]] = {}
         for checkpoint, committable in sorted(restored, key=lambda element: element[0]):
             self._held.setdefault(CheckpointId(checkpoint), []).append(committable)
         begun = context.info.restored or CheckpointId(-1)
@@ -72,23 +72,15 @@ class Commits:
         then()
         recovered.set_result(None)
 
-    def add(self, checkpoint: CheckpointId, prepared: Prepared) -> None:
-        if prepared.committables:
-            self._held.setdefault(checkpoint, []).extend(prepared.committables)
-        if prepared.durable is not None:
-            self._durable.setdefault(checkpoint, []).append(prepared.durable)
-
-    def not_durable(self) -> list[Awaitable[object]]:
-        """Work that must finish before a snapshot of all this may be acknowledged."""
-        return [future for futures in self._durable.values() for future in futures]
+    def add(self, checkpoint: CheckpointId, committables: Sequence[bytes]) -> None:
+        if committables:
+            self._held.setdefault(checkpoint, []).extend(committables)
 
     def elements(self) -> list[tuple[int, bytes]]:
         return [(checkpoint, one) for checkpoint, held in self._held.items() for one in held]
 
     def complete(self, checkpoint: CheckpointId) -> None:
         self._completed = max(self._completed, checkpoint)
-        for durable in [cut for cut in self._durable if cut <= checkpoint]:
-            del self._durable[durable]
         if self._next_due() is not None and not self._committing:
             self._context.tasks.start(self.commit_due())
 
@@ -120,27 +112,71 @@ class Commits:
         committer = self._committer
         if committer is None or not committables:
             return
-        backoff_s = _BACKOFF_FIRST_S
-        for left in reversed(range(self._context.info.settings.commit_retries + 1)):
-            try:
-                await self._context.tasks.run_blocking(lambda: committer.commit(committables))
-                return
-            except CommitFailed:
-                raise
-            except WorldError as error:
-                if not left:
-                    raise self._gave_up(checkpoint, len(committables), error) from error
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
-
-    def _gave_up(self, checkpoint: CheckpointId, count: int, error: WorldError) -> CommitFailed:
-        tries = self._context.info.settings.commit_retries + 1
-        return CommitFailed(
-            f"{count} committables of checkpoint {checkpoint} could not be committed in {tries} "
-            f"tries: {error.what}",
-            where=f"operator '{self._context.info.name}'",
-            remedy=error.remedy or "They are in the checkpoint and will be committed on restore.",
+        info = self._context.info
+        await commit(
+            committer,
+            committables,
+            self._context.tasks.run_blocking,
+            retries=info.settings.commit_retries,
+            name=info.name,
+            of=f"checkpoint {checkpoint}",
         )
+
+
+async def commit(
+    committer: Committer,
+    committables: Sequence[bytes],
+    run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
+    *,
+    retries: int,
+    name: str,
+    of: str,
+) -> None:
+    """Commits, again where the world is at fault. name: of the operator. of: what holds them.
+
+    Raises CommitFailed if that is impossible, or fails too often.
+    """
+    backoff_s = _BACKOFF_FIRST_S
+    for left in reversed(range(retries + 1)):
+        try:
+            await run_blocking(lambda: committer.commit(committables))
+            return
+        except CommitFailed:
+            raise
+        except WorldError as error:
+            if not left:
+                raise CommitFailed(
+                    f"{len(committables)} committables of {of} could not be committed in "
+                    f"{retries + 1} tries: {error.what}",
+                    where=f"operator '{name}'",
+                    remedy=error.remedy
+                    or "They are in the checkpoint and will be committed on restore.",
+                ) from error
+        await asyncio.sleep(backoff_s)
+        backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+
+class Durability:
+    """Work under way that makes prepared output durable.
+
+    Each snapshot waits for all of it, whichever checkpoint the output was prepared for: one that
+    was given up leaves its committables to the next, before it may have been flushed.
+    """
+
+    def __init__(self) -> None:
+        self._work: list[asyncio.Future[object]] = []
+
+    def add(self, work: asyncio.Future[object]) -> None:
+        self._work.append(work)
+
+    def left(self) -> list[Awaitable[object]]:
+        """All that has not succeeded."""
+        self._work = [work for work in self._work if not _succeeded(work)]
+        return [*self._work]
+
+
+def _succeeded(work: asyncio.Future[object]) -> bool:
+    return work.done() and not work.cancelled() and work.exception() is None
 
 
 class AllOf:
@@ -182,10 +218,23 @@ class SinkHost(Operator):
         if check is not None:
             check()
 
+    def committer(self) -> Committer | None:
+        """A new committer of what its writers prepare; None if nothing has to be done."""
+        return self._sink.committer()
+
+    @property
+    def delivery(self) -> Delivery:
+        said = getattr(self._sink, "delivery", None)
+        if said is not None:
+            return said
+        if self.commits:
+            return Delivery(DeliveryGuarantee.EXACTLY_ONCE)
+        return Delivery(DeliveryGuarantee.AT_LEAST_ONCE)
+
     @property
     def commits(self) -> bool:
         """True if output becomes visible only with a completed checkpoint."""
-        committer = self._sink.committer()
+        committer = self.committer()
         if committer is None:
             return False
         committer.close()
@@ -215,8 +264,10 @@ class SinkOperator(SinkHost):
         self.declare(context)
         self._writer: SinkWriter | None = None
         self._finished = False
-        self._prepared: list[Prepared] = []
-        self._commits = Commits(context, self._sink.committer(), self._committables_state.get())
+        self._prepared: list[bytes] = []
+        self._durability = Durability()
+        self._passed: list[CheckpointId] = []
+        self._commits = Commits(context, self.committer(), self._committables_state.get())
         self._commits.recover(self._make_writer)
 
     def declare(self, context: OperatorContext) -> None:
@@ -226,6 +277,10 @@ class SinkOperator(SinkHost):
     def _make_writer(self) -> None:
         restored = self._writer_state.get()
         self._writer = self._sink.writer(SinkWriterContext(self._context), restored)
+        # What it is given now lies behind these barriers. Their state was the restored one.
+        for checkpoint in self._passed:
+            self._prepare(end_of_input=False)
+            self._writer.snapshot(checkpoint)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         if self._writer is None:
@@ -248,19 +303,25 @@ class SinkOperator(SinkHost):
             yield self._commit_without_checkpoint()
 
     async def _commit_without_checkpoint(self) -> None:
-        await all_of(self._cut(CheckpointId(0)))
+        self._cut(CheckpointId(0))
+        await all_of(self._durability.left())
         await self._commits.commit_all()
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
-        if self._writer is not None and not self._finished:
+        if self._writer is None:
+            self._passed.append(checkpoint)
+        elif not self._finished:
             self._prepare(end_of_input=False)
 
     def _prepare(self, *, end_of_input: bool) -> None:
         assert self._writer is not None, "asked for with a writer only"
-        self._prepared.append(prepared_by(self._writer, self._context, end_of_input=end_of_input))
+        self._prepared += prepared_by(
+            self._writer, self._context, self._durability, end_of_input=end_of_input
+        )
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        waiting = self._cut(context.checkpoint)
+        self._cut(context.checkpoint)
+        waiting = self._durability.left()
         if self._commits.recovered is not None:
             # So that once a checkpoint after the restore is complete, nothing older is needed.
             waiting.append(self._commits.recovered)
@@ -269,11 +330,9 @@ class SinkOperator(SinkHost):
             self._writer_state.update(self._writer.snapshot(context.checkpoint))
         return AllOf(waiting) if waiting else None
 
-    def _cut(self, checkpoint: CheckpointId) -> list[Awaitable[object]]:
-        for prepared in self._prepared:
-            self._commits.add(checkpoint, prepared)
+    def _cut(self, checkpoint: CheckpointId) -> None:
+        self._commits.add(checkpoint, self._prepared)
         self._prepared = []
-        return self._commits.not_durable()
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         super().on_complete(checkpoint)
@@ -295,16 +354,18 @@ def writer_state(context: OperatorContext) -> OperatorListState[bytes]:
     return cast("OperatorListState[bytes]", found)
 
 
-def prepared_by(writer: SinkWriter, context: OperatorContext, *, end_of_input: bool) -> Prepared:
-    """Output that a writer prepares, and its durability under way."""
+def prepared_by(
+    writer: SinkWriter, context: OperatorContext, durability: Durability, *, end_of_input: bool
+) -> Sequence[bytes]:
+    """Committables that a writer prepares; their durability under way is added."""
     prepared = writer.prepare_commit(end_of_input=end_of_input)
-    if prepared.durable is None:
-        return prepared
-    durable = asyncio.ensure_future(prepared.durable)
-    # What cannot be made durable is lost to this attempt: that is more than a checkpoint's failure,
-    # so it is the subtask's.
-    context.tasks.start(all_of([durable]))
-    return Prepared(prepared.committables, durable)
+    if prepared.durable is not None:
+        durable = asyncio.ensure_future(prepared.durable)
+        # What cannot be made durable is lost to this attempt: that is more than a checkpoint's
+        # failure, so it is the subtask's.
+        context.tasks.start(all_of([durable]))
+        durability.add(durable)
+    return prepared.committables
 
 
 class SinkWriterContext:

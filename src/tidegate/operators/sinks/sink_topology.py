@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.operator import Operator
 from tidegate.api.rows.batches import as_rows
-from tidegate.api.sink import (
-    CommittableMessage,
-    Prepared,
-)
+from tidegate.api.sink import CommittableMessage
 from tidegate.errors import UserError
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
 from tidegate.operators.sinks.sink import (
     AllOf,
     Commits,
+    Durability,
     SinkHost,
     SinkWriterContext,
     committables_state,
@@ -40,13 +38,17 @@ if TYPE_CHECKING:
 class SinkWriterOperator(SinkHost):
     """Hosts the writer of a sink; emits each prepared committable as a `CommittableMessage`."""
 
+    @property
+    def commits(self) -> bool:
+        return True
+
     def declare(self, context: OperatorContext) -> None:
         self._state = writer_state(context)
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self.declare(context)
-        self._durable: list[Awaitable[object]] = []
+        self._durability = Durability()
         self._finished = False
         self._writer = self._sink.writer(SinkWriterContext(context), self._state.get())
 
@@ -57,22 +59,22 @@ class SinkWriterOperator(SinkHost):
     def finish(self, out: Output) -> Steps | None:
         self._hand_on(out, end_of_input=True)
         self._finished = True
-        return None if self._context.info.checkpointing else iter((AllOf(self._durable),))
+        return None if self._context.info.checkpointing else iter((AllOf(self._durability.left()),))
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
         if not self._finished:
             self._hand_on(out, end_of_input=False)
 
     def _hand_on(self, out: Output, *, end_of_input: bool) -> None:
-        prepared = prepared_by(self._writer, self._context, end_of_input=end_of_input)
-        if prepared.durable is not None:
-            self._durable.append(prepared.durable)
+        prepared = prepared_by(
+            self._writer, self._context, self._durability, end_of_input=end_of_input
+        )
         subtask = self._context.info.subtask
-        out.emit(RowBatch([CommittableMessage(each, subtask) for each in prepared.committables]))
+        out.emit(RowBatch([CommittableMessage(each, subtask) for each in prepared]))
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
         self._state.update(self._writer.snapshot(context.checkpoint))
-        waiting, self._durable = self._durable, []
+        waiting = self._durability.left()
         return AllOf(waiting) if waiting else None
 
 
@@ -83,7 +85,7 @@ class CommitterOperator(Operator):
     """
 
     def __init__(self, committer: Callable[[], Committer | None]) -> None:
-        self._make = committer
+        self.committer = committer
 
     def declare(self, context: OperatorContext) -> None:
         self._state = committables_state(context)
@@ -92,7 +94,7 @@ class CommitterOperator(Operator):
         self._context = context
         self.declare(context)
         self._taken: list[bytes] = []
-        self._commits = Commits(context, self._make(), self._state.get())
+        self._commits = Commits(context, self.committer(), self._state.get())
         self._commits.recover(lambda: None)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
@@ -118,7 +120,7 @@ class CommitterOperator(Operator):
         await self._commits.commit_all()
 
     def _cut(self, checkpoint: CheckpointId) -> None:
-        self._commits.add(checkpoint, Prepared(self._taken))
+        self._commits.add(checkpoint, self._taken)
         self._taken = []
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:

@@ -10,6 +10,7 @@ from tidegate.api.rows.conversion import Conversion
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.model.elements import OperatorEvent, RowBatch
+from tidegate.model.metrics import MetricKind
 from tidegate.operators.event_time.event_time import EventTime
 from tidegate.operators.event_time.stamps import assigner_by_row
 from tidegate.operators.failures import user_code_failed
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, Output
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.source import Source, SourceReader, Staged
+    from tidegate.metrics import MetricRegistry
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.types import TypeInformation
@@ -94,6 +96,9 @@ class SourceReaderOperator(SourceOperator):
         self._arrow_rows_full = context.info.settings.arrow_rows
         self._reader_context = _ReaderContext(context, self._name)
         self._reader: SourceReader[object] = self._source.reader(self._reader_context)
+        pending = getattr(self._reader, "pending_records", None)
+        if pending is not None:
+            tell_pending(context.tasks.metrics.registry, pending)
         if restored:
             self._reader.add_splits(restored)
 
@@ -168,6 +173,19 @@ class SourceReaderOperator(SourceOperator):
         reader = getattr(self, "_reader", None)
         if reader is not None:
             reader.close()
+
+
+def tell_pending(registry: MetricRegistry, pending: Callable[[], Mapping[str, int]]) -> None:
+    """Registers how far a reader is behind. pending: records not yet read, by split."""
+
+    def by_split() -> Mapping[str, int]:
+        try:
+            return pending()
+        except Exception:  # the reader is closed meanwhile; figures are no reason to fail
+            return {}
+
+    registry.tell_by("pendingRecords", "split", by_split)
+    registry.tell("pendingRecords", MetricKind.GAUGE, lambda: sum(by_split().values()))
 
 
 class _ReaderContext:

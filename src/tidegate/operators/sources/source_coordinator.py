@@ -298,6 +298,7 @@ class _EnumeratorContext:
     def __init__(self, coordinator: SourceCoordinator, context: CoordinatorContext) -> None:
         self.parallelism = context.parallelism
         self.staged = context.staged
+        self.goes_on = context.goes_on
         self.assign = coordinator.assign
         self.no_more_splits = coordinator.no_more_splits
         self.run_blocking = context.run_blocking

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import groupby, islice
 from math import gcd
-from operator import itemgetter, length_hint
+from operator import attrgetter, itemgetter, length_hint
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from tidegate.api.functions import AggregateFunction, AggregatingStateDescriptor
-from tidegate.api.rows.column_rows import ColumnRows
+from tidegate.api.pieces import PieceSize
+from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.api.windows import TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
+from tidegate.operators.emit import in_pieces
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
@@ -33,7 +36,11 @@ from tidegate.operators.windows.firing import (
     WindowContents,
     event_times,
 )
-from tidegate.operators.windows.folded_panes import FoldedPanes, folds_of_windows
+from tidegate.operators.windows.folded_panes import (
+    FoldedPanes,
+    folds_of_windows,
+    results_of_windows,
+)
 from tidegate.operators.windows.progress import Progress
 from tidegate.traced.purity import NotPure
 from tidegate.typeinfo.copies import copier_of
@@ -117,6 +124,9 @@ class AlignedWindowOperator(HeapFiringOperator):
         self._known: set[int] = set()
         self._due: list[tuple[int, int, int]] = []
         self._left: deque[tuple[object, int]] = deque()
+        # What these hold, where it is in no state.
+        self._at_hand: deque[object] = deque()
+        self._keys_at_once = PieceSize(_KEYS_AHEAD)
         gathered = _Gathered(self._contents, self._begin)
         descriptor = AggregatingStateDescriptor(CONTENTS, gathered, self._contents.type)
         state = context.state.keyed_state(descriptor, LONG)
@@ -132,25 +142,53 @@ class AlignedWindowOperator(HeapFiringOperator):
 
     @property
     def by_row(self) -> Mapping[str, str]:
-        if self._plan.reduce is None and self._plan.aggregate is None:
+        call = self._gathering_call
+        if call is None:
             return {}
-        call = "aggregate" if self._plan.reduce is None else "reduce"
         try:
             folds_of_windows(self._plan)
         except NotPure as reason:
             return {call: str(reason)}
         return {call: ""}
 
+    @property
+    def _gathering_call(self) -> str | None:
+        if self._plan.reduce is not None:
+            return "reduce"
+        return None if self._plan.aggregate is None else "aggregate"
+
+    def _why_called(self) -> str:
+        call = self._gathering_call
+        if call is not None and self.by_row[call]:
+            return f"{call} is called for each row"
+        try:
+            folds, _ = folds_of_windows(self._plan)
+            results_of_windows(self._plan, folds)
+        except NotPure as reason:
+            return str(reason)
+        return ""
+
     def _folded_panes(self) -> FoldedPanes | None:
         try:
             folds, initial = folds_of_windows(self._plan)
         except NotPure:
             return None
-        return FoldedPanes(folds, initial, self._state, self._cell, self._current, self._pane)
+        try:
+            results = results_of_windows(self._plan, folds)
+        except NotPure:
+            results = None
+        state, cell, current = self._state, self._cell, self._current
+        return FoldedPanes(folds, initial, state, cell, current, self._pane, results)
 
     def snapshot(self, context: SnapshotContext) -> None:
         if self._folded is not None:
             self._folded.flush()
+        if self._at_hand:
+            # In the midst of a window, which goes on with the keys that are left.
+            pane = self._due[0][2]
+            self._panes[pane].update(self._left)
+            keys, groups = zip(*self._left, strict=True)
+            self._state.put_rows([(key, pane) for key in keys], groups, self._at_hand)
         super().snapshot(context)
         if self._progress is None:
             return
@@ -203,7 +241,10 @@ class AlignedWindowOperator(HeapFiringOperator):
         if stamps is None or int(stamps.min()) < self._ahead_ms:
             return False
         pane_ms = self._cut.length_ms
-        starts = stamps - (stamps - windows.offset_ms) % pane_ms
+        first, last = self._cut.start(int(stamps.min())), self._cut.start(int(stamps.max()))
+        starts = np.array([first])
+        if first != last:
+            starts = stamps - (stamps - windows.offset_ms) % pane_ms
         for ago_ms in range(0, pane_ms if self._cut.shared else windows.size_ms, pane_ms):
             for left, start in folded.add(rows, starts - ago_ms):
                 keys, groups = keys_of(left)
@@ -293,8 +334,8 @@ class AlignedWindowOperator(HeapFiringOperator):
             for window in reversed(live):
                 if window.max_timestamp() <= self._time_ms:
                     panes = self._panes_of(window)
-                    gathered = self._contents.checked(self._put_together(panes))
-                    yield from self._evaluated(window, gathered)
+                    gathered = self._put_together(panes, [key], [group])
+                    yield from self._evaluated_all(window, [key], [group], gathered)
                 elif progress is not None and window.max_timestamp() <= fired_ms:
                     self._current.stand_on(window.start)
                     progress.fire_again()
@@ -345,6 +386,44 @@ class AlignedWindowOperator(HeapFiringOperator):
     def _fired_until_ms(self) -> int:
         return MIN_TIMESTAMP_MS if self._progress is None else self._progress.until_ms
 
+    def _fire(
+        self, due: Callable[[], Iterator[object]], is_due: Callable[[], bool], out: Output
+    ) -> Steps:
+        def piece() -> Steps | None:
+            self._piece.begin()
+            columns = self._due_columns(out.rows_max)
+            return _emitted(columns, out) if columns else self._emit(due(), out)
+
+        return in_pieces(piece, is_due)
+
+    def _due_columns(self, rows_max: int) -> list[ColumnRows]:
+        """Results of windows whose functions can be evaluated, until the piece is over.
+
+        rows_max: of results; the last window may exceed it.
+        """
+        found: list[ColumnRows] = []
+        count = 0
+        while count < rows_max and self._is_due() and not self._left:
+            window = self._cut.window(self._due[0][2])
+            made = self._columns_of(window)
+            if made is None:
+                break
+            found.append(made)
+            count += len(made)
+            heappop(self._due)
+            if self._piece.is_over():
+                break
+        return found
+
+    def _columns_of(self, window: TimeWindow) -> ColumnRows | None:
+        """Fires a window for all keys; None if its function has to be called."""
+        made = None if self._folded is None else self._folded.results_of(window)
+        if made is not None:
+            self._known.discard(window.start)
+            self._clear_written(window.start, list(self._panes[window.start]))
+            self._drop_pane(window.start)
+        return made
+
     def _due_results(self) -> Iterator[object]:
         due = self._due
         while self._is_due():
@@ -363,51 +442,99 @@ class AlignedWindowOperator(HeapFiringOperator):
 
     def _results_of(self, window: TimeWindow) -> Iterator[object]:
         """Fires a window for the remaining keys, until the piece is over."""
-        cell, left, panes = self._cell, self._left, self._panes_of(window)
-        state, checked, outlived = self._state, self._contents.checked, self._outlived
-        clears = self._evaluation.clear is not None
+        left, panes, outlived = self._left, self._panes_of(window), self._outlived
         if not left:
-            if self._folded is not None:
-                self._folded.flush()
-            left.extend(sorted(self._keys_of(window).items(), key=itemgetter(1)))
-        ahead = 0
+            self._begin_to_fire(window)
+        clear = None if outlived or self._clears is None else partial(self._clear, window)
+        monotonic_ms = self._context.time.monotonic_ms
         while left:
-            if not ahead:
-                ahead = self._read_ahead(panes if outlived else [window.start])
-            ahead -= 1
-            cell.key, cell.group = left.popleft()
-            if not outlived:
-                self._current.stand_on(window.start)
-                gathered = checked(state.get())
-                state.clear()
-                yield from self._evaluated(window, gathered)
-                if clears:
-                    self._clear(window)
-            elif self._is_to_fire(window):
-                yield from self._evaluated(window, checked(self._put_together(panes)))
+            keys, groups = self._some_left()
+            began_ms = monotonic_ms()
+            if outlived:
+                to_fire = self._to_fire(window, keys, groups)
+                contents = self._put_together(panes, *to_fire)
+                yield from self._evaluated_all(window, *to_fire, contents)
+            elif self._at_hand:
+                contents = [self._at_hand.popleft() for _ in keys]
+                yield from self._evaluated_all(window, keys, groups, contents, clear)
+                self._clear_written(window.start, keys)
+            else:
+                pairs = [(key, window.start) for key in keys]
+                self._state.read_ahead(pairs, groups)
+                contents = self._state.accumulators(pairs, groups)
+                yield from self._evaluated_all(window, keys, groups, contents, clear)
+                self._state.clear_rows(pairs, groups)
+            for _ in keys:
+                left.popleft()
+            self._keys_at_once.took(len(keys), (monotonic_ms() - began_ms) / 1000)
             # How far a key group has come can be noted, how far within it cannot.
-            is_cut = left and (not outlived or left[0][1] != cell.group)
-            if is_cut and self._piece.is_over:
+            is_cut = left and (not outlived or left[0][1] != groups[-1])
+            if is_cut and self._piece.is_over():
                 return
         if not outlived:
             self._known.discard(window.start)
             self._drop_pane(window.start)
+
+    def _begin_to_fire(self, window: TimeWindow) -> None:
+        """Notes the keys that are to fire, and what they hold where that is in columns."""
+        folded = self._folded
+        held = None if folded is None or self._outlived else folded.whole(window.start)
+        if folded is not None and held is not None:
+            folded.drop(window.start)
+            order = held.groups.argsort(kind="stable")
+            fields = [each.take(order).tolist() for each in held.values]
+            self._at_hand.extend(zip(*fields, strict=True) if folded.is_tuple else fields[0])
+            keys, groups = held.keys.take(order).tolist(), held.groups.take(order).tolist()
+            self._left.extend(zip(keys, groups, strict=True))
+            return
+        if folded is not None:
+            folded.flush()
+        self._left.extend(sorted(self._keys_of(window).items(), key=itemgetter(1)))
+
+    def _clear_written(self, pane: int, keys: Sequence[object]) -> None:
+        """Clears what these keys have in a pane; what is not known there is in columns alone."""
+        known = self._panes[pane]
+        written = [key for key in keys if key in known]
+        if written:
+            pairs = [(key, pane) for key in written]
+            self._state.clear_rows(pairs, [known[key] for key in written])
+
+    def _some_left(self) -> tuple[list[object], list[int]]:
+        """The keys that are next, and their key groups."""
+        most = self._keys_at_once.rows
+        some = list(islice(self._left, most + 1))
+        if len(some) > most:
+            _, following = some.pop()
+            # Where it matters how far a key group has come, the last one is whole if it can be.
+            whole = most
+            while self._outlived and whole and some[whole - 1][1] == following:
+                whole -= 1
+            del some[whole or most :]
+        return [key for key, _ in some], [group for _, group in some]
+
+    def _to_fire(
+        self, window: TimeWindow, keys: list[object], groups: list[int]
+    ) -> tuple[list[object], list[int]]:
+        """The keys whose window had not fired before the restore, or has grown."""
+        progress, cell = self._progress, self._cell
+        assert progress is not None, "windows that go once they fire have no progress to note"
+        if window.max_timestamp() > progress.until_ms:
+            return keys, groups
+        chosen: tuple[list[object], list[int]] = [], []
+        for cell.key, cell.group in zip(keys, groups, strict=True):
+            if self._is_to_fire(window):
+                chosen[0].append(cell.key)
+                chosen[1].append(cell.group)
+        return chosen
 
     def _drop_pane(self, start: int) -> Keys:
         if self._folded is not None:
             self._folded.drop(start)
         return self._panes.pop(start, {})
 
-    def _read_ahead(self, panes: Sequence[int]) -> int:
-        some = list(islice(self._left, _KEYS_AHEAD))
-        pairs = [(key, pane) for key, _ in some for pane in panes]
-        self._state.read_ahead(pairs, [group for _, group in some for _ in panes])
-        return len(some)
-
     def _is_to_fire(self, window: TimeWindow) -> bool:
-        """True if a window of the current key had not fired before the restore, or has grown."""
         progress = self._progress
-        assert progress is not None, "windows that go once they fire have no progress to note"
+        assert progress is not None, "looked at before"
         if window.max_timestamp() > progress.of(self._cell.group):
             return True
         self._current.stand_on(window.start)
@@ -415,23 +542,28 @@ class AlignedWindowOperator(HeapFiringOperator):
 
     # --- contents ---
 
-    def _put_together(self, panes: list[int]) -> object:
-        """Content of the current key's window; merged from copies if it has several panes."""
-        if len(panes) == 1:
-            self._current.stand_on(panes[0])
-            return self._state.get()
-        whole: object = None
+    def _put_together(
+        self, panes: Sequence[int], keys: Sequence[object], groups: Sequence[int]
+    ) -> list[object]:
+        """Content of each key's window; merged from copies if it has several panes."""
+        parts: list[list[object]] = []
         for pane in panes:
-            self._current.stand_on(pane)
-            part = self._state.get()
+            pairs = [(key, pane) for key in keys]
+            self._state.read_ahead(pairs, groups)
+            parts.append(self._state.accumulators(pairs, groups))
+        return parts[0] if len(parts) == 1 else [*map(self._merged, *parts)]
+
+    def _merged(self, *parts: object) -> object:
+        whole: object = None
+        for part in parts:
             if part is not None:
-                part = part if self._copy is None else self._copy(part)
-                whole = part if whole is None else self._contents.merge(whole, part)
+                own = part if self._copy is None else self._copy(part)
+                whole = own if whole is None else self._contents.merge(whole, own)
         return whole
 
     def _drop(self, window: TimeWindow) -> None:
         self._known.discard(window.start)
-        if self._evaluation.clear is not None:
+        if self._clears is not None:
             self._clear_all(window)
         for start in self._cut.left_by(window):
             for key, group in self._drop_pane(start).items():
@@ -448,6 +580,27 @@ class AlignedWindowOperator(HeapFiringOperator):
             if not self._cut.shared or over_ms > progress.of(group):
                 self._cell.key, self._cell.group = key, group
                 self._clear(window)
+
+
+def _emitted(parts: list[ColumnRows], out: Output) -> Steps | None:
+    """Emits batches of columns, joined where they are of one shape."""
+    alike = [list(some) for _, some in groupby(parts, attrgetter("shape"))]
+    whole = [joined(some) for some in alike]
+    if len(whole) == 1 and len(whole[0]) <= out.rows_max:
+        out.emit(whole[0])
+        return None
+    return _in_batches(whole, out)
+
+
+def _in_batches(parts: list[ColumnRows], out: Output) -> Steps:
+    for part in parts:
+        start = 0
+        while start < len(part):
+            # How many an output takes at once changes with each batch.
+            stop = min(start + out.rows_max, len(part))
+            out.emit(part.piece(start, stop))
+            start = stop
+            yield None
 
 
 class _Gathered(AggregateFunction[Any, Any, Any]):

@@ -22,18 +22,22 @@ from tidegate.api.functions.window_functions import (
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.windows import CountWindow, GlobalWindow, TimeWindow
 from tidegate.api.windows.assigners import MergingWindowAssigner
+from tidegate.api.windows.triggers import (
+    ContinuousProcessingTimeTrigger,
+    ProcessingTimeTrigger,
+)
 from tidegate.errors import TidegateError, UserError
 from tidegate.loops.forms import loops_with
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.aggregates.reduced_type import typed_reduce
-from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
+from tidegate.operators.emit import Piece, ahead_of, emit_rows, in_pieces
 from tidegate.operators.failures import ReturnedBeside, are_records, user_code_failed
 from tidegate.operators.function import FunctionOperator, has_life
 from tidegate.operators.keys import SharedKeys
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import (
@@ -146,19 +150,32 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
         acc_a.extend(acc_b)
         return acc_a
 
+    @property
+    def is_single(self) -> bool:
+        """True if an accumulator makes one element."""
+        return self._aggregate is not None or self._reduce is not None
+
+    @property
+    def single(self) -> Callable[[Any], object] | None:
+        """Makes that element; None if the accumulator is the element."""
+        return None if self._aggregate is None else self._aggregate.get_result
+
     def elements(self, accumulator: object) -> list[object]:
+        if not self.is_single:
+            return cast("list[object]", accumulator).copy()
         if self._aggregate is not None:
             return [self._aggregate.get_result(accumulator)]
-        if self._reduce is not None:
-            return [] if accumulator is _NOTHING else [accumulator]
-        return cast("list[object]", accumulator).copy()
+        return [] if accumulator is _NOTHING else [accumulator]
 
     def checked(self, accumulator: object) -> object:
         """The accumulator. Raises TypeError for None, which a function returned by mistake."""
         if accumulator is None:
-            call = "the reduce function" if self._aggregate is None else "AggregateFunction.add"
-            raise TypeError(f"{call} has returned None; it must return the accumulated value")
+            raise self.missing()
         return accumulator
+
+    def missing(self) -> TypeError:
+        call = "the reduce function" if self._aggregate is None else "AggregateFunction.add"
+        return TypeError(f"{call} has returned None; it must return the accumulated value")
 
 
 class EvictedContents(WindowContents):
@@ -169,6 +186,10 @@ class EvictedContents(WindowContents):
         pair = None if record is None else TupleTypeInfo([record, LONG])
         super().__init__(replace(plan, reduce=None, aggregate=None, content_type=pair), context)
         self._gathered = WindowContents(plan, context)
+
+    @property
+    def is_single(self) -> bool:
+        return False
 
     def elements(self, accumulator: object) -> list[object]:
         gathered = self._gathered
@@ -192,55 +213,57 @@ def uses_both(merge: Callable[..., object]) -> bool:
     return wanted <= {each.argval for each in dis.get_instructions(code) if "LOAD" in each.opname}
 
 
-class Evaluation:
-    """Calls the window function. function: None if the aggregate is the result."""
+def caller(function: object) -> tuple[Callable[..., object] | None, bool, bool]:
+    """The call for a window; whether it is given the key, and whether the context.
 
-    def __init__(self, function: object, contents: WindowContents, operator: str) -> None:
-        self._contents = contents
-        self._call = _caller(function)
-        defined = isinstance(function, ProcessWindowFunction | ProcessAllWindowFunction)
-        bases = ProcessWindowFunction.clear, ProcessAllWindowFunction.clear
-        self.clear: Callable[[WindowContext], None] | None = (
-            function.clear if defined and type(function).clear not in bases else None
-        )
-        self._operator = operator
-
-    def results(
-        self, key: object, window: Window, context: WindowContext, accumulator: object
-    ) -> Iterable[object]:
-        """Results of a window. Raises UserError if the function returns nothing iterable."""
-        elements = self._contents.elements(accumulator)
-        if self._call is None:
-            return elements
-        results = self._call(key, window, context, elements)
-        if results is None:
-            return ()
-        if isinstance(results, list):
-            return cast("list[object]", results)
-        if not are_records(results):
-            raise UserError(
-                f"The window function has returned {results!r}, and not single results",
-                where=f"operator '{self._operator}', key {key!r}, {window}",
-                remedy="Yield each result, or return a list of them.",
-            )
-        return results
-
-
-def _caller(function: object) -> Callable[..., object] | None:
+    Else it is given the window, and the elements in any case. None if these are the results.
+    """
     match function:
         case None:
-            return None
+            return None, False, False
         case ProcessWindowFunction():
-            return lambda key, _, context, elements: function.process(key, context, elements)
+            return function.process, True, True
         case ProcessAllWindowFunction():
-            return lambda _key, _, context, elements: function.process(context, elements)
+            return function.process, False, True
         case AllWindowFunction():
-            return lambda _key, window, _, elements: function.apply(window, elements)
+            return function.apply, False, False
         case _:
-            apply = cast(
-                "Any", function.apply if isinstance(function, WindowFunction) else function
-            )
-            return lambda key, window, _, elements: apply(key, window, elements)
+            apply = function.apply if isinstance(function, WindowFunction) else function
+            return cast("Callable[..., object]", apply), True, False
+
+
+def clearing(function: object) -> Callable[[WindowContext], None] | None:
+    """The call for a window that goes; None if its function asks for none."""
+    defined = isinstance(function, ProcessWindowFunction | ProcessAllWindowFunction)
+    bases = ProcessWindowFunction.clear, ProcessAllWindowFunction.clear
+    return function.clear if defined and type(function).clear not in bases else None
+
+
+class WindowFaults:
+    """Makes the errors of window functions. missing: makes that of a window that holds nothing."""
+
+    beside = ReturnedBeside
+
+    def __init__(self, operator: str, missing: Callable[[], Exception]) -> None:
+        self._operator = operator
+        self.missing = missing
+
+    def unfit(self, results: object, key: object, window: object) -> UserError | None:
+        """The error for results that can't be drawn; None for others."""
+        if are_records(results):
+            return None
+        return UserError(
+            f"The window function has returned {results!r}, and not single results",
+            where=f"operator '{self._operator}', key {key!r}, {window}",
+            remedy="Yield each result, or return a list of them.",
+        )
+
+    def failed(self, error: Exception, key: object, window: object) -> TidegateError:
+        """The error for an exception, with its cause."""
+        call = f"window function, for key {key!r} and {window}"
+        failure = user_code_failed(error, operator=self._operator, call=call)
+        failure.__cause__ = None if failure is error else error
+        return failure
 
 
 class WindowContext:
@@ -324,28 +347,13 @@ class CurrentWindow:
         """Let state with a namespace be that of the current key."""
         self._pair.key, self._pair.group = (self._cell.key, namespace), self._cell.group
 
-    def enter(self, window: Window) -> None:
-        """Let the window, of the current key, be that of the context and of results."""
+    def enter(self, window: Window) -> object:
+        """Let the window be that of the context and of results; returns its namespace."""
         if window is not self._entered:  # often it is the same for many keys
             self._entered = self.context.current = window
             self._namespace = namespace_of(window)
             self.timestamp_ms = window.max_timestamp()
-        self._pair.key, self._pair.group = (self._cell.key, self._namespace), self._cell.group
-
-
-class Piece:
-    """A few milliseconds of firing, after which a checkpoint may come in between."""
-
-    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
-        self._monotonic_ms = monotonic_ms
-        self._end_ms = 0
-
-    def begin(self) -> None:
-        self._end_ms = self._monotonic_ms() + PIECE_MS
-
-    @property
-    def is_over(self) -> bool:
-        return self._monotonic_ms() >= self._end_ms
+        return self._namespace
 
 
 class FiringOperator(FunctionOperator):
@@ -356,10 +364,23 @@ class FiringOperator(FunctionOperator):
     def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
         self._plan = plan
         self.key_type = key_type
+        self.counts_on_clock = isinstance(
+            plan.trigger, ProcessingTimeTrigger | ContinuousProcessingTimeTrigger
+        )
 
     @property
     def _functions(self) -> tuple[object, ...]:
         return self._plan.functions
+
+    @property
+    def by_window(self) -> Mapping[str, str]:
+        if self._plan.function is not None:
+            return {"window function": self._why_called()}
+        return {} if self._plan.aggregate is None else {"get_result": self._why_called()}
+
+    def _why_called(self) -> str:
+        """Why results are made for each window of a key; empty if for all keys at once."""
+        return "the windows are not tumbling ones of event time that fire at their end alone"
 
     def _open(self, context: OperatorContext, contents: WindowContents) -> None:
         """Take up time and what is called at a firing; after that come state and functions.
@@ -375,7 +396,8 @@ class FiringOperator(FunctionOperator):
         self._piece = Piece(context.time.monotonic_ms)
         window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
         self._current = CurrentWindow(context, window_context)
-        self._evaluation = Evaluation(self._plan.function, contents, context.info.name)
+        self._pair = context.state.pair_cell
+        self._clears = clearing(self._plan.function)
         self._late = LateRecords(context, self._plan.late_tag)
         self._rows = WindowInput(self._plan, context.info.name).rows
 
@@ -409,35 +431,56 @@ class FiringOperator(FunctionOperator):
     def _emit(self, results: Iterator[object], out: Output) -> Steps | None:
         return emit_rows(results, self._draws, out, timed=self._current)
 
-    def _evaluated(self, window: Window, gathered: object) -> Iterable[object]:
+    def _prepare(self, context: OperatorContext) -> None:
+        super()._prepare(context)
+        call, with_key, with_context = caller(self._plan.function)
+        contents = self._contents
+        faults = WindowFaults(self._name, contents.missing)
+        window_context = self._current.context if with_context else None
+        result, elements = contents.single, None
+        if not contents.is_single:
+            result, elements = None, contents.elements
+        self._window_call = self._loops.window_call(
+            call,
+            with_key,
+            window_context,
+            result,
+            elements,
+            self._own,
+            faults,
+        )
+
+    def _evaluated(self, window: Window, gathered: object) -> Iterator[object]:
         """Results of a window of the current key; must be drawn before anything else happens."""
-        key, own = self._cell.key, self._own
-        self._current.enter(window)
-        try:
-            results = self._evaluation.results(key, window, self._current.context, gathered)
-            if isinstance(results, list):
-                return results if own is None else list(map(own, results))
-        except Exception as error:
-            raise self._window_failed(error, key, window) from error
-        return self._drawn(results, key, window)
+        cell = self._cell
+        return self._evaluated_all(window, [cell.key], [cell.group], [gathered])
 
-    def _drawn(self, results: Iterable[object], key: object, window: Window) -> Iterator[object]:
-        own = self._own
-        try:
-            beside = yield from results if own is None else map(own, results)
-            if beside is not None:
-                raise ReturnedBeside(beside)
-        except Exception as error:
-            raise self._window_failed(error, key, window) from error
-
-    def _window_failed(self, error: Exception, key: object, window: Window) -> TidegateError:
-        call = f"window function, for key {key!r} and {window}"
-        return user_code_failed(error, operator=self._name, call=call)
+    def _evaluated_all(
+        self,
+        window: Window,
+        keys: Sequence[object],
+        groups: Sequence[int],
+        contents: Sequence[object],
+        after: Callable[[], None] | None = None,
+    ) -> Iterator[object]:
+        """Results of a window for these keys. after: called once those of a key are drawn."""
+        namespace = self._current.enter(window)
+        return self._loops.results_of_window(
+            self._window_call,
+            window,
+            namespace,
+            self._cell,
+            self._pair,
+            keys,
+            groups,
+            contents,
+            after,
+        )
 
     def _clear(self, window: Window) -> None:
-        if self._evaluation.clear is not None:
-            self._current.enter(window)
-            self._guarded(self._evaluation.clear, self._current.context)
+        if self._clears is not None:
+            self._current.stand_on(self._current.enter(window))
+            self._guarded(self._clears, self._current.context)
 
 
 class HeapFiringOperator(FiringOperator):

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tidegate.api.functions.window_functions import WindowFunction
 from tidegate.operators.aggregates.folded import FoldedKeys
+from tidegate.operators.function import has_life
+from tidegate.operators.windows.column_results import ColumnResults
+from tidegate.operators.windows.firing import clearing
 from tidegate.traced.folds import Folds, folds_of
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Constant, trace
@@ -18,13 +22,17 @@ if TYPE_CHECKING:
 
     from tidegate.api.rows.column_rows import ColumnRows
     from tidegate.api.state import AggregatingState
+    from tidegate.api.windows import TimeWindow
     from tidegate.api.windows.assigners import AlignedWindows
     from tidegate.loops.cells import KeyCell
     from tidegate.operators.windows.firing import CurrentWindow, WindowPlan
 
 
 class FoldedPanes:
-    """Holds what panes gather, until it is written back. keys_of: known keys of a pane."""
+    """Holds what panes gather, until it is written back.
+
+    keys_of: known keys of a pane. results: evaluates what fires; None if functions are called.
+    """
 
     def __init__(
         self,
@@ -34,6 +42,7 @@ class FoldedPanes:
         cell: KeyCell,
         current: CurrentWindow,
         keys_of: Callable[[int], dict[object, int]],
+        results: ColumnResults | None,
     ) -> None:
         self._folds = folds
         self._initial = initial
@@ -41,20 +50,25 @@ class FoldedPanes:
         self._cell = cell
         self._current = current
         self._keys_of = keys_of
+        self._results = results
         self._panes: dict[int, FoldedKeys] = {}
 
     def add(self, rows: ColumnRows, starts: NDArray[np.int64]) -> Iterator[tuple[ColumnRows, int]]:
-        """Adds rows to the panes that begin at these times; gives those that it can't add."""
-        found = np.unique(starts).tolist()
+        """Adds rows to the panes that begin at these times; gives those that it can't add.
+
+        starts: of each row's pane; of one row's if it is the pane of all.
+        """
+        found = starts.tolist() if len(starts) == 1 else np.unique(starts).tolist()
         for start in found:
             own = rows if len(found) == 1 else rows.take(np.flatnonzero(starts == start))
-            if self._pane(start).add(own) is None:
+            if not self._pane(start).gather(own):
                 yield own, start
 
     def _pane(self, start: int) -> FoldedKeys:
         pane = self._panes.get(start)
         if pane is None:
-            pane = FoldedKeys(self._folds, _Pane(self, start), self._initial)
+            is_new = not self._keys_of(start)
+            pane = FoldedKeys(self._folds, _Pane(self, start), self._initial, is_whole=is_new)
             self._panes[start] = pane
         return pane
 
@@ -76,6 +90,21 @@ class FoldedPanes:
     ) -> None:
         self._keys_of(start).update(zip(keys, groups, strict=True))
         self._state.put_rows([(key, start) for key in keys], groups, values)
+
+    def whole(self, start: int) -> FoldedKeys | None:
+        """The columns of a pane, if all of it is there; state may have some of it too."""
+        pane = self._panes.get(start)
+        return pane if pane is not None and pane.is_whole and len(pane) else None
+
+    def results_of(self, window: TimeWindow) -> ColumnRows | None:
+        """Results of a window of one pane for all keys; None if its function has to be called."""
+        held = None if self._results is None else self.whole(window.start)
+        return None if held is None or self._results is None else self._results.rows(window, held)
+
+    @property
+    def is_tuple(self) -> bool:
+        """True if what is gathered is a tuple."""
+        return self._folds.is_tuple
 
     def flush(self) -> None:
         for pane in self._panes.values():
@@ -103,6 +132,27 @@ class _Pane:
         self, keys: Sequence[object], key_groups: Sequence[int], values: Iterable[object]
     ) -> None:
         self._panes.write(self._start, keys, key_groups, values)
+
+
+def results_of_windows(plan: WindowPlan, folds: Folds) -> ColumnResults:
+    """How results are made of what windows hold, for all keys at once.
+
+    Raises NotPure if functions have to be called for that.
+    """
+    windows = cast("AlignedWindows", plan.assigner)
+    if plan.can_merge and windows.slide_ms < windows.size_ms:
+        raise NotPure("the windows overlap")
+    if plan.lateness_ms:
+        raise NotPure("the windows allow lateness")
+    if any(map(has_life, plan.functions)):
+        raise NotPure("it has an open(), and so may have state")
+    if clearing(plan.function) is not None:
+        raise NotPure("it has a clear()")
+    of_element = None if plan.aggregate is None else plan.aggregate.get_result
+    function = plan.function
+    if isinstance(function, WindowFunction):
+        function = cast("Any", function).apply
+    return ColumnResults(of_element, function, is_tuple=folds.is_tuple, width=len(folds.folds))
 
 
 def folds_of_windows(plan: WindowPlan) -> tuple[Folds, object]:

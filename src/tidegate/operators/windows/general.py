@@ -284,7 +284,7 @@ class WindowOperator(FiringOperator):
             yield from self._obey(result, window, home)
             if domain is self._domain and ms == self._cleanup_ms(window.max_timestamp()):
                 self._drop(window, home)
-            if self._piece.is_over:
+            if self._piece.is_over():
                 return
 
     # --- windows ---

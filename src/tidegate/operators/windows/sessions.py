@@ -7,7 +7,7 @@ meanwhile, it goes there again, so that nothing is taken back.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 
@@ -153,24 +153,31 @@ class SessionOperator(HeapFiringOperator):
     # --- time ---
 
     def _due_results(self) -> Iterator[object]:
-        while self._is_due():
-            yield from self._next_due()
-            if self._piece.is_over:
+        """Fires or drops sessions that are due, unless they have grown."""
+        due, cell, read, is_over = self._due, self._cell, self._sessions.value, self._piece.is_over
+        lateness_ms = self._plan.lateness_ms
+        while due and due[0][0] <= self._time_ms:
+            due_ms, number, group, key = due[0]
+            cell.key, cell.group = key, group
+            sessions = read() or []
+            for at, session in enumerate(sessions):
+                if session[2] == number:
+                    now_ms = session[1] - 1 + (0 if session[3] else lateness_ms)
+                    if now_ms > due_ms:
+                        heapreplace(due, (now_ms, number, group, key))
+                        break
+                    heappop(due)
+                    yield from self._over(sessions, at)
+                    break
+            else:
+                heappop(due)  # it has become part of another
+            if is_over():
                 break
         self._set_alarm()
 
-    def _next_due(self) -> Iterator[object]:
-        """Fires or drops the session that is due next, unless it has grown."""
-        cell = self._cell
-        due_ms, number, cell.group, cell.key = heappop(self._due)
-        sessions = self._sessions.value() or []
-        at = next((at for at, each in enumerate(sessions) if each[2] == number), None)
-        if at is None:
-            return  # it has become part of another
-        start, end, _, waits, kept = session = sessions[at]
-        if self._due_ms(session) > due_ms:
-            self._await(session)
-            return
+    def _over(self, sessions: list[Session], at: int) -> Iterator[object]:
+        """Fires or drops a session whose time has come."""
+        start, end, number, waits, kept = session = sessions[at]
         if waits:
             yield from self._results(session)
         if waits and self._plan.lateness_ms:

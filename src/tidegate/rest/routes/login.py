@@ -12,7 +12,7 @@ from tidegate.rest.served import Route
 if TYPE_CHECKING:
     from tidegate.rest.guard import Guard
 
-_FIRST_PAGE: Final = "/jobs/overview"
+_FIRST_PAGE: Final = "/"
 
 
 def routes(guard: Guard) -> list[Route]:

@@ -9,15 +9,13 @@ from tidegate.model.ids import CheckpointId
 from tidegate.rest.guard import check_target
 from tidegate.rest.messages import (
     Accepted,
-    BadRequest,
     CheckpointTriggerRequestBody,
-    NotFound,
-    RestError,
     SavepointDisposalRequest,
     SavepointTriggerRequestBody,
     StopWithSavepointRequestBody,
     read_body,
 )
+from tidegate.rest.refusals import BadRequest, NotFound, RestError
 from tidegate.rest.served import Route, path_id, path_number
 from tidegate.rest.shapes import checkpoint_shapes as shapes
 

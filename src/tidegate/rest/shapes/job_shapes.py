@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.option import without_secrets
 from tidegate.model.control import ExecutionState, JobStatus
+from tidegate.model.metrics import MetricKey, MetricKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from tidegate.jobmaster.view import FailureView, JobView, StopView, SubtaskView, VertexView
+    from tidegate.jobmaster.view import FailureView, JobView, SubtaskView, VertexView
     from tidegate.model.ids import SlotId
 
 Object = dict[str, object]
+Hosts = Mapping["SlotId | None", str]
 
 _TASK_STATES: Final = (*(state.value for state in ExecutionState), "RECONCILING")
 _JOB_STATES: Final = tuple(status.value for status in JobStatus)
@@ -24,16 +29,19 @@ _SHARING_GROUP: Final = "0" * 32
 
 _PASSING: Final = tuple(state.value for state in ExecutionState if not state.is_terminal)
 _NOT_YET: Final = -1
+_REFRESH_MS: Final = 3_000
 _NOWHERE: Final = "(unassigned)"
 
 
 def overview(job: JobView, now_ms: int) -> Object:
+    """One of ``/jobs/overview``; the last two fields are not in Flink."""
+    last = job.checkpoints.latest_completed
     states = _counted(states_of(vertex) for vertex in job.vertices)
     return {
         "jid": job.job,
         "name": job.name,
         "state": job.status.value,
-        **_span(job, now_ms),
+        **span(job, now_ms),
         "last-modification": max(job.timestamps_ms.values(), default=0),
         "tasks": {
             "total": sum(states.values()),
@@ -42,6 +50,27 @@ def overview(job: JobView, now_ms: int) -> Object:
         "pending-operators": 0,
         "jobType": _type(job),
         "schedulerType": "Default",
+        "restarts": job.restarts,
+        "last-checkpoint": _NOT_YET if last is None else last.latest_ack_ms,
+    }
+
+
+def overview_of_unknown(id: str, name: str) -> Object:
+    """The overview of a job of which no more is known."""
+    return {
+        "jid": id,
+        "name": name,
+        "state": JobStatus.INITIALIZING.value,
+        "start-time": _NOT_YET,
+        "end-time": _NOT_YET,
+        "duration": 0,
+        "last-modification": 0,
+        "tasks": {"total": 0, **{state.lower(): 0 for state in _TASK_STATES}},
+        "pending-operators": 0,
+        "jobType": "STREAMING",
+        "schedulerType": "Default",
+        "restarts": 0,
+        "last-checkpoint": _NOT_YET,
     }
 
 
@@ -50,11 +79,12 @@ def details(job: JobView, now_ms: int) -> Object:
     return {
         "jid": job.job,
         "name": job.name,
+        "application-id": job.job,
         "isStoppable": False,
         "state": job.status.value,
         "job-type": _type(job),
         "schedulerType": "Default",
-        **_span(job, now_ms),
+        **span(job, now_ms),
         "maxParallelism": _NOT_YET,
         "now": now_ms,
         "timestamps": {
@@ -68,7 +98,7 @@ def details(job: JobView, now_ms: int) -> Object:
     }
 
 
-def _span(job: JobView, now_ms: int) -> Object:
+def span(job: JobView, now_ms: int) -> Object:
     began_ms = job.timestamps_ms.get(JobStatus.INITIALIZING, now_ms)
     ended_ms = job.timestamps_ms[job.status] if job.status.is_terminal else _NOT_YET
     return {
@@ -103,19 +133,15 @@ def vertex_of(vertex: VertexView, now_ms: int) -> Object:
 
 
 def vertex_details(job: JobView, vertex: VertexView, now_ms: int) -> Object:
+    known = hosts(job)
     return {
         "id": vertex.id.hex(),
         "name": vertex.name,
         "parallelism": vertex.parallelism,
         "maxParallelism": vertex.max_parallelism,
         "now": now_ms,
-        "subtasks": [subtask_of(job, subtask, now_ms) for subtask in vertex.subtasks],
-        "aggregated": {
-            "metrics": _aggregated([_io([subtask], now_ms) for subtask in vertex.subtasks]),
-            "status-duration": _aggregated(
-                [_durations(subtask, now_ms) for subtask in vertex.subtasks]
-            ),
-        },
+        "subtasks": [subtask_of(known, subtask, now_ms) for subtask in vertex.subtasks],
+        "aggregated": _aggregates(vertex.subtasks, now_ms),
     }
 
 
@@ -142,7 +168,45 @@ def _spread(ordered: Sequence[int]) -> dict[str, int]:
     }
 
 
+def slots_of(job: JobView, vertex: VertexView, now_ms: int) -> Object:
+    """``…/taskmanagers``: the subtasks by slot; those without one stand together."""
+    known = hosts(job)
+    by_slot: dict[SlotId | None, list[SubtaskView]] = {}
+    for subtask in vertex.subtasks:
+        by_slot.setdefault(subtask.slot, []).append(subtask)
+    return {
+        "id": vertex.id.hex(),
+        "name": vertex.name,
+        "now": now_ms,
+        "taskmanagers": [
+            _share(known, vertex, slot, subtasks, now_ms) for slot, subtasks in by_slot.items()
+        ],
+    }
+
+
+def _share(
+    known: Hosts, vertex: VertexView, slot: SlotId | None, subtasks: list[SubtaskView], now_ms: int
+) -> Object:
+    share = vertex_of(replace(vertex, parallelism=len(subtasks), subtasks=tuple(subtasks)), now_ms)
+    same = ("status", "start-time", "end-time", "duration", "metrics")
+    return {
+        "endpoint": known.get(slot, _NOWHERE),
+        "taskmanager-id": slot or _NOWHERE,
+        **{name: share[name] for name in same},
+        "status-counts": share["tasks"],
+        "aggregated": _aggregates(subtasks, now_ms),
+    }
+
+
+def _aggregates(subtasks: Iterable[SubtaskView], now_ms: int) -> Object:
+    return {
+        "metrics": _aggregated([_io([subtask], now_ms) for subtask in subtasks]),
+        "status-duration": _aggregated([_durations(subtask, now_ms) for subtask in subtasks]),
+    }
+
+
 def subtask_times(job: JobView, vertex: VertexView, now_ms: int) -> Object:
+    known = hosts(job)
     return {
         "id": vertex.id.hex(),
         "name": vertex.name,
@@ -150,8 +214,8 @@ def subtask_times(job: JobView, vertex: VertexView, now_ms: int) -> Object:
         "subtasks": [
             {
                 "subtask": subtask.index,
-                "endpoint": _host(job, subtask.slot) or _NOWHERE,
-                "duration": subtask_of(job, subtask, now_ms)["duration"],
+                "endpoint": known.get(subtask.slot, _NOWHERE),
+                "duration": subtask_of(known, subtask, now_ms)["duration"],
                 "timestamps": {
                     **dict.fromkeys(_TASK_STATES, 0),
                     **{state.value: ms for state, ms in subtask.timestamps_ms.items()},
@@ -162,7 +226,7 @@ def subtask_times(job: JobView, vertex: VertexView, now_ms: int) -> Object:
     }
 
 
-def subtask_of(job: JobView, subtask: SubtaskView, now_ms: int) -> Object:
+def subtask_of(known: Hosts, subtask: SubtaskView, now_ms: int) -> Object:
     began_ms = _deployed_ms(subtask)
     entered = subtask.timestamps_ms
     ended_ms = entered[subtask.state] if subtask.state.is_terminal else _NOT_YET
@@ -171,7 +235,7 @@ def subtask_of(job: JobView, subtask: SubtaskView, now_ms: int) -> Object:
         "subtask": subtask.index,
         "status": subtask.state.value,
         "attempt": subtask.attempt,
-        "endpoint": _host(job, subtask.slot) or _NOWHERE,
+        "endpoint": known.get(subtask.slot, _NOWHERE),
         "start-time": _NOT_YET if began_ms is None else began_ms,
         "end-time": ended_ms,
         "duration": _NOT_YET if began_ms is None else until_ms - began_ms,
@@ -196,12 +260,13 @@ def _durations(subtask: SubtaskView, now_ms: int) -> dict[str, int]:
     }
 
 
-def _host(job: JobView, id: SlotId | None) -> str | None:
-    return next((slot.host for slot in job.slots if slot.id == id), None)
+def hosts(job: JobView) -> Hosts:
+    """Host of each slot, found once for all that an answer shows."""
+    return {slot.id: slot.host for slot in job.slots}
 
 
 def _io(subtasks: Iterable[SubtaskView], now_ms: int) -> Object:
-    """Counts of rows and times. Bytes are not counted, and marked as incomplete."""
+    """Counts of rows, bytes and times."""
     subtasks = tuple(subtasks)
     figures = [subtask.figures for subtask in subtasks]
     busy_ms = sum(each.busy_ms for each in figures)
@@ -209,10 +274,10 @@ def _io(subtasks: Iterable[SubtaskView], now_ms: int) -> Object:
     running_ms = sum(_running_ms(subtask, now_ms) for subtask in subtasks)
     reported = bool(subtasks)
     return {
-        "read-bytes": 0,
-        "read-bytes-complete": False,
-        "write-bytes": 0,
-        "write-bytes-complete": False,
+        "read-bytes": sum(_count(each, "numBytesIn") for each in subtasks),
+        "read-bytes-complete": reported,
+        "write-bytes": sum(_count(each, "numBytesOut") for each in subtasks),
+        "write-bytes-complete": reported,
         "read-records": sum(each.rows_in for each in figures),
         "read-records-complete": reported,
         "write-records": sum(each.rows_out for each in figures),
@@ -221,6 +286,11 @@ def _io(subtasks: Iterable[SubtaskView], now_ms: int) -> Object:
         "accumulated-idle-time": max(0, running_ms - busy_ms - blocked_ms),
         "accumulated-busy-time": float(busy_ms),
     }
+
+
+def _count(subtask: SubtaskView, name: str) -> int:
+    found = subtask.metrics.get(MetricKey(name, MetricKind.COUNTER), 0)
+    return found if isinstance(found, int) else 0
 
 
 def _running_ms(subtask: SubtaskView, now_ms: int) -> int:
@@ -269,7 +339,12 @@ def plan(job: JobView) -> Object:
             "description": html.escape(vertex.name) + "<br/>",
             "optimizer_properties": {},
             "functions": [
-                {"operator": operator.name, "function": each.call, "by-row": each.by_row}
+                {
+                    "operator": operator.name,
+                    "function": each.call,
+                    "each": each.each,
+                    "by-row": each.by_row,
+                }
                 for operator in vertex.operators
                 for each in operator.functions
             ],
@@ -305,12 +380,13 @@ def config(job: JobView) -> Object:
 def exceptions(job: JobView, entries_max: int, label: tuple[str, str] | None) -> Object:
     """``/jobs/:jobid/exceptions``, newest first. label: keeps failures with this label."""
     found = job.failures if label is None else job.failures_labelled(*label)
+    known = hosts(job)
     return {
         "exceptionHistory": {
             "entries": [
                 {
-                    **_failure(job, failure),
-                    "concurrentExceptions": [_failure(job, one) for one in failure.concurrent],
+                    **_failure(known, failure),
+                    "concurrentExceptions": [_failure(known, one) for one in failure.concurrent],
                 }
                 for failure in found[:entries_max]
             ],
@@ -319,77 +395,99 @@ def exceptions(job: JobView, entries_max: int, label: tuple[str, str] | None) ->
     }
 
 
-def _failure(job: JobView, failure: FailureView) -> Object:
+def _failure(known: Hosts, failure: FailureView) -> Object:
     return {
         "exceptionName": failure.kind,
         "stacktrace": failure.error,
         "timestamp": failure.wall_ms,
         "failureLabels": dict(failure.labels),
         "taskName": failure.task or None,
-        "endpoint": _host(job, failure.slot),
+        "endpoint": known.get(failure.slot),
         "taskManagerId": failure.slot,
+    }
+
+
+def execution_result(job: JobView, now_ms: int) -> Object:
+    """``/jobs/:jobid/execution-result``, which clients poll to wait for the end."""
+    if not job.status.is_terminal:
+        return {"status": {"id": "IN_PROGRESS"}}
+    over = span(job, now_ms)
+    result: Object = {
+        "id": job.job,
+        "name": job.name,
+        "application-status": _ENDS[job.status],
+        "accumulator-results": {},
+        "net-runtime": over["duration"],
+        "start-time": over["start-time"],
+        "end-time": over["end-time"],
+        "application-id": job.job,
+    }
+    if job.status is JobStatus.FAILED and job.failures:
+        last = job.failures[0]
+        result["failure-cause"] = throwable(last.kind, last.error)
+    return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
+
+
+_ENDS: Final = {
+    JobStatus.FINISHED: "SUCCEEDED",
+    JobStatus.FAILED: "FAILED",
+    JobStatus.CANCELED: "CANCELED",
+}
+
+
+def throwable(kind: str, text: str) -> Object:
+    """A failure as Flink's clients read it; there is no Java here to serialise a throwable."""
+    serialized = base64.b64encode(text.encode()).decode()
+    return {"class": kind, "stack-trace": text, "serialized-throwable": serialized}
+
+
+def requirements(job: JobView) -> Object:
+    """``/jobs/:jobid/resource-requirements``: what each vertex runs at."""
+    return {
+        vertex.id.hex(): {"parallelism": {"lowerBound": 1, "upperBound": vertex.parallelism}}
+        for vertex in job.vertices
     }
 
 
 def cluster(job: JobView, version: str) -> Object:
     """``/overview``: the slots, and the state of the one job."""
     used = {s.slot for v in job.vertices for s in v.subtasks if not s.state.is_terminal}
+    return {
+        "taskmanagers": len(job.slots),
+        "slots-total": len(job.slots),
+        "slots-available": sum(slot.id not in used for slot in job.slots),
+        **counted_jobs([job.status], version),
+    }
+
+
+def counted_jobs(states: Sequence[JobStatus], version: str) -> Object:
+    """``/overview`` without slots. states: of the jobs."""
     ended = {
         "jobs-finished": JobStatus.FINISHED,
         "jobs-cancelled": JobStatus.CANCELED,
         "jobs-failed": JobStatus.FAILED,
     }
     return {
-        "taskmanagers": len(job.slots),
-        "slots-total": len(job.slots),
-        "slots-available": sum(slot.id not in used for slot in job.slots),
-        "jobs-running": int(not job.status.is_terminal),
-        **{name: int(job.status is status) for name, status in ended.items()},
+        "jobs-running": sum(not state.is_terminal for state in states),
+        **{name: states.count(state) for name, state in ended.items()},
         "flink-version": version,
         "flink-commit": "unknown",
     }
 
 
-def waits(job: JobView) -> Object:
-    """Calls of over 10 s, tasks that wait for a slot of their own or a stop for. Not in Flink."""
-    calls = [
-        {
-            "task": slot.calling,
-            "slot": slot.id,
-            "host": slot.host,
-            "duration": slot.batch_age_ms,
-            "function": slot.long_call.function,
-            "stack": slot.long_call.stack.splitlines(),
-        }
-        for slot in job.slots
-        if slot.long_call is not None
-    ]
-    guests = [
-        {
-            "task": f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})",
-            "slot": subtask.slot,
-            "host": _host(job, subtask.slot),
-        }
-        for vertex in job.vertices
-        for subtask in vertex.subtasks
-        if subtask.guest
-    ]
-    return {"calls": calls, "guests": guests, "stop": _stop(job.stopping)}
-
-
-def _stop(stopping: StopView | None) -> Object | None:
-    if stopping is None:
-        return None
+def server(version: str, *, many: bool = False) -> Object:
+    """``/config``, which Flink's dashboard asks before anything else. many: not in Flink."""
     return {
-        "duration": stopping.for_ms,
-        "savepoint": stopping.savepoint,
-        "waits-for": [
-            {
-                "task": each.task,
-                "slot": each.slot,
-                "call-duration": each.call_ms,
-                "function": each.function,
-            }
-            for each in stopping.waits_for
-        ],
+        "refresh-interval": _REFRESH_MS,
+        "timezone-name": "UTC",
+        "timezone-offset": 0,
+        "flink-version": version,
+        "flink-revision": "unknown",
+        "features": {
+            "web-submit": False,
+            "web-cancel": True,
+            "web-history": False,
+            "web-rescale": True,
+        },
+        **({"many-jobs": True} if many else {}),
     }

@@ -5,32 +5,27 @@ Source: REST §3.3, §3.4, §3.6; checkpoint coordination §12.2.
 
 from __future__ import annotations
 
-from collections import deque
+import re
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.control import JobStatus
+from tidegate.metrics import full_name
+from tidegate.model.metrics import Metered, MetricKey, MetricKind, Spread
+from tidegate.rest.refusals import unresolved
+from tidegate.rest.shapes.finite import finite
+from tidegate.telemetry import metrics
+from tidegate.telemetry.metrics import of_job_master
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics, SubtaskStatistics
-    from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
-    from tidegate.model.control import SubtaskFigures
-    from tidegate.model.ids import VertexId
+    from tidegate.jobmaster.view import JobView, SlotView, SubtaskView, VertexView
+    from tidegate.model.metrics import MetricValue
 
 Metrics = dict[str, object]
 
-NO_PATH: Final = "n/a"
-_NONE_YET: Final = -1
-_NANOS: Final = 1_000_000
-
-WINDOW_MS: Final = 5_000
-"""How far back a share looks, as in Flink; at least from one set of counters to the next."""
-
-_SAMPLES_MAX: Final = 16
-
-Key = tuple["VertexId", int, int]
+_ODD: Final = re.compile(r"[^\w()-]")
 
 
 def answer(known: Mapping[str, object], wanted: str | None) -> list[dict[str, str]]:
@@ -38,98 +33,93 @@ def answer(known: Mapping[str, object], wanted: str | None) -> list[dict[str, st
     if wanted is None:
         return [{"id": name} for name in known]
     names = [name for name in wanted.split(",") if name in known]
-    return [{"id": name, "value": str(known[name])} for name in names]
+    return [{"id": name, "value": str(finite(known[name]))} for name in names]
 
 
 def of_job(job: JobView, now_ms: int) -> Metrics:
-    counts, restored = job.checkpoints.counts, job.checkpoints.latest_restored
-    running = job.status is JobStatus.RUNNING
-    return {
-        "totalNumberOfCheckpoints": counts.total,
-        "numberOfInProgressCheckpoints": counts.in_progress,
-        "numberOfCompletedCheckpoints": counts.completed,
-        "numberOfFailedCheckpoints": counts.failed,
-        "lastCheckpointRestoreTimestamp": _NONE_YET if restored is None else restored.restored_ms,
-        **_last(job),
-        "numRestarts": job.restarts,
-        "numRescales": job.rescales,
-        "uptime": now_ms - job.timestamps_ms[JobStatus.RUNNING] if running else _NONE_YET,
-    }
+    return dict(of_job_master(job, now_ms))
 
 
-def _last(job: JobView) -> Metrics:
-    """The newest complete snapshot of either kind."""
-    seen = job.checkpoints
-    complete = [one for one in (seen.latest_completed, seen.latest_savepoint) if one is not None]
-    last = max(complete, key=lambda one: one.checkpoint, default=None)
-    if last is None:
-        return {**dict.fromkeys(_NUMBERS, _NONE_YET), _PATH: NO_PATH}
-    return {**_numbers(last), _PATH: last.pointer or NO_PATH}
+def of_subtask(job: JobView, vertex: VertexView, subtask: SubtaskView) -> Metrics:
+    """Metrics of a subtask by name, those of operators behind the name of their operator."""
+    operators = {operator.id: _plain(operator.name) for operator in vertex.operators}
+    found: Metrics = {}
+    for key, value in metrics.of_subtask(job, vertex, subtask).items():
+        name = full_name(key)
+        if key.operator is not None:
+            name = f"{operators.get(key.operator, key.operator.hex())}.{name}"
+        found |= _flat(name, value)
+    return found
 
 
-_PATH: Final = "lastCheckpointExternalPath"
-_NUMBERS: Final = (
-    "lastCheckpointSize",
-    "lastCheckpointFullSize",
-    "lastCheckpointMetadataSize",
-    "lastCheckpointDuration",
-    "lastCheckpointProcessedData",
-    "lastCheckpointPersistedData",
-    "lastCompletedCheckpointId",
-    "lastCheckpointCompletedTimestamp",
-)
+def of_slot(slot: SlotView) -> Metrics:
+    found: Metrics = {}
+    for key, value in slot.metrics.items():
+        found |= _flat(full_name(key), value)
+    return found
 
 
-def _numbers(last: CheckpointStatistics) -> Metrics:
-    values = (
-        last.checkpointed_size,
-        last.state_size,
-        last.metadata_size,
-        last.duration_ms,
-        last.processed_bytes,
-        last.persisted_bytes,
-        last.checkpoint,
-        last.latest_ack_ms,
-    )
-    return dict(zip(_NUMBERS, values, strict=True))
+def _plain(name: str) -> str:
+    """The name of an operator within that of a metric, as Flink writes it."""
+    return _ODD.sub("_", name)
 
 
-def of_subtask(
-    job: JobView, vertex: VertexView, subtask: SubtaskView, shares: Shares | None
-) -> Metrics:
-    figures = subtask.figures
-    metrics: Metrics = {
-        "numRecordsIn": figures.rows_in,
-        "numRecordsOut": figures.rows_out,
-        "accumulateBusyTimeMs": figures.busy_ms,
-        "accumulateBackPressuredTimeMs": figures.blocked_ms,
-        "initializationTime": subtask.restore_ms,
-    }
-    if figures.watermark_ms is not None:
-        metrics["currentInputWatermark"] = figures.watermark_ms
-    if shares is not None:
-        metrics |= {
-            "busyTimeMsPerSecond": round(1_000 * shares.busy),
-            "idleTimeMsPerSecond": round(1_000 * shares.idle),
-            "backPressuredTimeMsPerSecond": round(1_000 * shares.blocked),
-        }
-    share = _last_share(job, vertex, subtask)
-    return {
-        **metrics,
-        "checkpointAlignmentTime": share.alignment_ms * _NANOS if share else 0,
-        "checkpointStartDelayNanos": share.start_delay_ms * _NANOS if share else 0,
-    }
+def _flat(name: str, value: MetricValue) -> Metrics:
+    """A histogram is several metrics; a meter is its rate."""
+    match value:
+        case Metered():
+            return {name: value.rate}
+        case Spread():
+            return {f"{name}_{part}": number for part, number in value.parts().items()}
+        case _:
+            return {name: value}
 
 
-def _last_share(job: JobView, vertex: VertexView, subtask: SubtaskView) -> SubtaskStatistics | None:
-    """The subtask's share of the newest checkpoint that it acknowledged."""
-    for one in job.checkpoints.history:
-        found = one.vertex(vertex.id)
-        if found is not None and subtask.index < len(found.subtasks):
-            share = found.subtasks[subtask.index]
-            if share is not None:
-                return share
-    return None
+def aggregated(
+    subtasks: Sequence[Metrics], wanted: str | None, how: str | None
+) -> list[dict[str, object]]:
+    """Metrics of several places as one. wanted, how: separated by commas; how None: in every way.
+
+    A metric that no place has, or whose value is no number, is left out. Raises BadRequest for a
+    way that there is none of.
+    """
+    if wanted is None:
+        names = dict.fromkeys(name for metrics in subtasks for name in metrics)
+        return [{"id": name} for name in names]
+    ways = _WAYS if how is None else {way: _WAYS[way] for way in _known_ways(how)}
+    found: list[dict[str, object]] = []
+    for name in wanted.split(","):
+        values = [metrics[name] for metrics in subtasks if name in metrics]
+        numbers = [float(value) for value in values if isinstance(value, int | float)]
+        if numbers:
+            found.append({"id": name, **{way: of(numbers) for way, of in ways.items()}})
+    return found
+
+
+def _known_ways(how: str) -> list[str]:
+    ways = how.lower().split(",")
+    for way in ways:
+        if way not in _WAYS:
+            raise unresolved("query", "agg", how)
+    return ways
+
+
+def _skew(numbers: Sequence[float]) -> float:
+    """Mean distance from the mean, as a percentage of the mean; at most 100. Source: Flink."""
+    mean = fmean(numbers)
+    if mean == 0:
+        return 0.0
+    distance = fmean(abs(number - mean) for number in numbers)
+    return min(100.0, 100.0 * distance / mean)
+
+
+_WAYS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "min": min,
+    "max": max,
+    "avg": fmean,
+    "sum": sum,
+    "skew": _skew,
+}
 
 
 Object = dict[str, object]
@@ -138,8 +128,10 @@ LOW_ABOVE: Final = 0.1
 HIGH_ABOVE: Final = 0.5
 
 
-def backpressure(shares: Mapping[int, Shares], now_ms: int) -> Object:
-    """``…/backpressure``. shares: by subtask; empty until they are known."""
+def backpressure(vertex: VertexView, now_ms: int) -> Object:
+    """``…/backpressure``; without figures until a slot has told them."""
+    known = {subtask.index: shares_of(subtask) for subtask in vertex.subtasks}
+    shares = {index: share for index, share in known.items() if share is not None}
     if not shares:
         level = dict.fromkeys(("backpressureLevel", "backpressure-level"))
         return {"status": "deprecated", **level, "end-timestamp": None, "subtasks": None}
@@ -188,33 +180,13 @@ class Shares:
         return max(0.0, 1.0 - self.blocked - self.busy)
 
 
-class Rates:
-    """The latest counters, by subtask and attempt."""
+def shares_of(subtask: SubtaskView) -> Shares | None:
+    """Shares of a subtask's time of late; None until its slot has told them."""
+    blocked, busy = (subtask.metrics.get(key) for key in (_BLOCKED, _BUSY))
+    if not isinstance(blocked, int) or not isinstance(busy, int):
+        return None
+    return Shares(blocked / 1_000, busy / 1_000)
 
-    def __init__(self) -> None:
-        self._seen: dict[Key, deque[SubtaskFigures]] = {}
 
-    def saw(self, job: JobView) -> None:
-        """Stores the counters of all subtasks, and drops subtasks that are gone."""
-        seen: dict[Key, deque[SubtaskFigures]] = {}
-        for vertex in job.vertices:
-            for subtask in vertex.subtasks:
-                key = (vertex.id, subtask.index, subtask.attempt)
-                known = seen[key] = self._seen.get(key, deque(maxlen=_SAMPLES_MAX))
-                if subtask.figures.at_ms and (not known or known[-1].at_ms < subtask.figures.at_ms):
-                    known.append(subtask.figures)
-        self._seen = seen
-
-    def of(self, vertex: VertexId, subtask: SubtaskView) -> Shares | None:
-        """Shares of a subtask's time; None until its counters were read twice."""
-        known = self._seen.get((vertex, subtask.index, subtask.attempt))
-        if known is None or len(known) < 2:
-            return None
-        newest = known[-1]
-        earlier = [one for one in known if newest.at_ms - one.at_ms >= WINDOW_MS]
-        since = earlier[-1] if earlier else known[0]
-        passed_ms = newest.at_ms - since.at_ms
-        return Shares(
-            blocked=min(1.0, (newest.blocked_ms - since.blocked_ms) / passed_ms),
-            busy=min(1.0, (newest.busy_ms - since.busy_ms) / passed_ms),
-        )
+_BLOCKED: Final = MetricKey("backPressuredTimeMsPerSecond", MetricKind.GAUGE)
+_BUSY: Final = MetricKey("busyTimeMsPerSecond", MetricKind.GAUGE)

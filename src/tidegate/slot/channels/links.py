@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Element
     from tidegate.slot.channels.gate import Gate, InputChannel, Producer
     from tidegate.slot.channels.output import ChannelOutput, Consumer
-    from tidegate.transport.wire import Network, Wire
+    from tidegate.transport.wire import Buffer, Network, Wire
 
 ChannelKey = tuple[ChannelId, int, Epoch]
 
@@ -185,6 +185,10 @@ class Links:
             found.gate.put(found.channel, element)
 
 
+def _size(part: Buffer) -> int:
+    return len(part) if isinstance(part, bytes) else memoryview(part).nbytes
+
+
 def _key(channel: ChannelId, execution: ExecutionId) -> ChannelKey:
     return (channel, execution.attempt, execution.epoch)
 
@@ -222,10 +226,11 @@ class _NearConsumer:
     inputs: Mapping[ChannelKey, _Input]
     key: ChannelKey
 
-    def send(self, element: Element) -> None:
+    def send(self, element: Element) -> int:
         found = self.inputs.get(self.key)
         if found is not None:
             found.gate.put(found.channel, element)
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +245,13 @@ class _FarConsumer:
     header: bytes
     encoder: codec.Encoder
 
-    def send(self, element: Element) -> None:
+    def send(self, element: Element) -> int:
         wire = self.wires.get(self.slot)
-        if wire is not None:
-            wire.send([self.header, *self.encoder.encode(element, wire)])
+        if wire is None:
+            return 0
+        parts = self.encoder.encode(element, wire)
+        wire.send([self.header, *parts])
+        return sum(map(_size, parts)) if isinstance(element, RowBatch) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 class Consumer(Protocol):
     """The reading end of a channel, in this slot or in another."""
 
-    def send(self, element: Element) -> None:
-        """Hand an element over; the sender has seen to it that there is credit."""
+    def send(self, element: Element) -> int:
+        """Hand an element over; the sender has seen to it that there is credit.
+
+        The result is the size of a row batch that becomes bytes, and 0 for all else.
+        """
         ...
 
 
@@ -83,7 +86,8 @@ class ChannelOutput:
 
     A batch begins with one row, and has as many as the reader asks for once it knows what they
     cost. consumer: the other end. room: shared by all channels of the subtask.
-    aligned_only: no barrier may overtake data here.
+    aligned_only: no barrier may overtake data here. bytes_sent: of row batches those that
+    crossed between slots, of Arrow batches their memory.
     """
 
     __slots__ = (
@@ -94,6 +98,7 @@ class ChannelOutput:
         "_room",
         "_sender",
         "_since_ms",
+        "bytes_sent",
         "id",
     )
 
@@ -113,7 +118,7 @@ class ChannelOutput:
         self._room = room
         self._sender = CreditedSender(credit_for(1, settings.credit), 1, 1)
         self._gathered: RowBatch | None = None
-        self._since_ms = 0
+        self._since_ms = self.bytes_sent = 0
 
     @property
     def gathering_since_ms(self) -> int | None:
@@ -169,6 +174,7 @@ class ChannelOutput:
 
     def arrow(self, batch: ArrowBatch) -> None:
         self.flush()
+        self.bytes_sent += batch.batch.nbytes
         self._send(batch)
 
     def mark(self, mark: Mark) -> None:
@@ -218,7 +224,7 @@ class ChannelOutput:
     def granted(self, credit: int) -> None:
         had_room = self._sender.has_room
         for element in self._sender.grant(credit):
-            self._consumer.send(element)
+            self.bytes_sent += self._consumer.send(element)
         if not had_room and self._sender.has_room:
             self._room.end_wait()
 
@@ -226,7 +232,7 @@ class ChannelOutput:
         sender = self._sender
         had_room = sender.has_room
         for each in sender.offer(element):
-            self._consumer.send(each)
+            self.bytes_sent += self._consumer.send(each)
         if not sender.has_room:
             if had_room:
                 self._room.begin_wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -10,7 +11,9 @@ from tidegate.api.rows.batches import arrow_take, copied, take
 from tidegate.api.rows.column_rows import ColumnRows, as_columns
 from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError
+from tidegate.loops.forms import loops
 from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.model.nullable import Nullable
 from tidegate.model.topology import Partitioner
 from tidegate.traced.calls import batch_call
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import KeyBy, OutputPlan
     from tidegate.clock import Clock
+    from tidegate.loops.forms import Loops
     from tidegate.model.chance import Chance
     from tidegate.model.elements import Batch
     from tidegate.model.settings import SlotSettings
@@ -84,12 +88,17 @@ class _RoundRobin:
             self._next = (self._next + 1) % count
             return
         for offset in range(min(count, len(batch))):
-            times = batch.timestamps_ms
-            part = RowBatch(
-                batch.values[offset::count], None if times is None else times[offset::count]
-            )
+            part = _every(batch, offset, count)
             channels[(self._next + offset) % count].rows(part, now_ms)
         self._next = (self._next + len(batch)) % count
+
+
+def _every(batch: RowBatch, first: int, step: int) -> RowBatch:
+    """Every so many rows from one on, without keys."""
+    if isinstance(batch, ColumnRows):
+        return batch.stamped(batch.stamps).every(first, step)
+    times = batch.timestamps_ms
+    return RowBatch(batch.values[first::step], None if times is None else times[first::step])
 
 
 class _Custom:
@@ -138,13 +147,17 @@ class _Hash:
         where: str,
         *,
         trace: bool,
+        read_as_columns: bool,
+        loops: Loops,
     ) -> None:
         self._channels = channels
         self._key = key
+        self._columns_of = partial(as_columns, loops=loops, if_few=not read_as_columns)
         self._where = where
         self._hasher = KeyHasher(key.key_type, max_parallelism, where=where)
         self._of_columns = batch_call(key.selector, enabled=trace)
-        self._may_be_columns = self._of_columns is not None
+        self._takes_columns = trace and (self._of_columns is not None or key.column is not None)
+        self._may_be_columns = self._takes_columns
         # A look-up costs half a nanosecond a row, the division that it stands for several.
         self._target_of_group = subtasks_of(
             np.arange(max_parallelism, dtype=np.int16), len(channels), max_parallelism
@@ -175,23 +188,27 @@ class _Hash:
 
         Once rows are not what columns can be, or their keys not, later ones are not tried either.
         """
-        call, columns = self._of_columns, batch
-        if call is None or call.is_tuple or not len(batch):
+        columns = batch
+        if not self._takes_columns or not len(batch):
             return None
         if not isinstance(columns, ColumnRows):
-            columns = as_columns(batch) if self._may_be_columns else None
-        found = None if columns is None else call(columns)
-        if columns is None or found is None or found[0].dtype != np.int64:
-            self._may_be_columns = False
-            return None
-        key = found[0]
-        groups = self._hasher.groups_of_longs(key)
-        if groups is None:
+            columns = self._columns_of(batch) if self._may_be_columns else None
+        key = None if columns is None else self._key_of(columns)
+        groups = None if key is None else self._hasher.groups_of_column(key)
+        if columns is None or key is None or groups is None:
             self._may_be_columns = False
             return None
         fields = columns.columns[: columns.width]
         position = next((at for at, field in enumerate(fields) if field is key), None)
         return columns.keyed(key if position is None else position, groups)
+
+    def _key_of(self, rows: ColumnRows) -> np.ndarray | None:
+        call, key = self._of_columns, None
+        if call is None:
+            key = None if self._key.column is None else rows.column(self._key.column)
+        elif not call.is_tuple and (found := call(rows)) is not None:
+            key = found[0]
+        return None if isinstance(key, Nullable) else key
 
     def _spread_columns(self, keyed: ColumnRows, now_ms: int) -> None:
         assert keyed.groups is not None, "they have keys"
@@ -241,8 +258,16 @@ def make_route(
     match partitioner:
         case Partitioner.HASH:
             assert plan.key is not None, "a keyed edge has a key"
-            trace = settings.trace_functions
-            return _Hash(channels, plan.key, max_parallelism, where, trace=trace)
+            form, trace = loops(settings.loops), settings.trace_functions
+            return _Hash(
+                channels,
+                plan.key,
+                max_parallelism,
+                where,
+                trace=trace,
+                read_as_columns=plan.read_as_columns,
+                loops=form,
+            )
         case Partitioner.CUSTOM:
             assert plan.partition is not None and plan.key is not None, "checked by graph"
             return _Custom(channels, plan.key, plan.partition, where)

@@ -19,6 +19,8 @@ import asyncio
 import contextlib
 import sys
 import threading
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
@@ -81,7 +83,8 @@ class BlockingCalls:
 
     def run(self, call: Callable[[], object]) -> Awaitable[object]:
         """Runs a call on the pool; cancelling the caller does not hide that it continues."""
-        running = asyncio.ensure_future(self._run_blocking(lambda: self._unless_over(call)))
+        in_context = partial(copy_context().run, call)
+        running = asyncio.ensure_future(self._run_blocking(lambda: self._unless_over(in_context)))
         self._under_way.add(running)
         running.add_done_callback(self._returned)
         return asyncio.shield(running)
@@ -133,7 +136,7 @@ class DaemonThreads:
         if self._threads < min(self._unfinished, self._limit):
             self._threads += 1
             threading.Thread(target=self._serve, name="tidegate-call", daemon=True).start()
-        self._work.put((call, loop, done))
+        self._work.put((partial(copy_context().run, call), loop, done))
         return done
 
     def close(self) -> None:

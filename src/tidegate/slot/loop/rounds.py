@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.subtask.subtask import Subtask
 
+SATURATED_S = 0.05
+"""The slot is saturated once work has been waiting at each look for so long.
+
+A record that finds the loop encoding is no backlog: with long slices at once, each record that
+comes during a checkpoint would wait for one.
+"""
+
 COURTESY_S = 0.001
 """How soon the loop looks again whether slow calls have to wait for a checkpoint any longer."""
 
@@ -42,6 +49,7 @@ class Rounds:
         self._listed: set[ExecutionId] = set()
         self._can_turn = False
         self._encoding: deque[SubtaskSnapshot] = deque()
+        self._caught_up_s = clock.precise_s()
         self._wake = asyncio.Event()
 
     # --- who has the next turn ---
@@ -57,6 +65,10 @@ class Rounds:
             self._listed.add(subtask.execution)
             self._ready.append(subtask)
         self._wake.set()
+
+    def is_listed(self, execution: ExecutionId) -> bool:
+        """True if a subtask waits for a turn."""
+        return execution in self._listed
 
     def wake(self) -> None:
         self._wake.set()
@@ -106,9 +118,12 @@ class Rounds:
         if settings.buffer_timeout_ms >= 0:
             flush_before_ms = clock.monotonic_ms() - settings.buffer_timeout_ms
             self._each(lambda subtask: subtask.outputs.flush_older_than(flush_before_ms))
+        if not ready:
+            self._caught_up_s = clock.precise_s()
         if self._can_encode:
             # Slices are long while the input waits anyway.
-            self._encode(settings.slice_busy_ms if ready else settings.slice_idle_ms)
+            saturated = clock.precise_s() - self._caught_up_s > SATURATED_S
+            self._encode(settings.slice_busy_ms if saturated else settings.slice_idle_ms)
 
     def _waits(self, subtask: Subtask) -> bool:
         waits = self.courtesy.waits(subtask.execution, self._clock.precise_s())
@@ -159,6 +174,7 @@ class Rounds:
         if not self._ready:
             self._wake.clear()
             await self._wake.wait()
+            self._caught_up_s = self._clock.precise_s()
 
     async def rest_shortly(self) -> None:
         """Slow calls wait for a checkpoint: let it go on."""

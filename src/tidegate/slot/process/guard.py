@@ -29,10 +29,11 @@ from tidegate.transport.blocking import READ_BYTES, Frames, framed
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tidegate.clock import Clock
     from tidegate.model.ids import ExecutionId, SlotId, SubtaskId
+    from tidegate.model.metrics import Metrics
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.process.pulse import PulseLink
 
@@ -89,6 +90,7 @@ class Heart:
         self._pulse_ms = pulse_ms
         self._asked = False
         self._long_call: LongCall | None = None
+        self._told: Mapping[ExecutionId, Metrics] = {}
 
     @property
     def slot(self) -> SlotId:
@@ -97,14 +99,19 @@ class Heart:
     def heard(self, pulse: Pulse, now_ms: int) -> None:
         self._pulse, self._pulsed_ms = pulse, now_ms
 
-    def beat(self, now_ms: int) -> Pulse:
-        """The next heartbeat; a call that was running when the slot fell silent has continued."""
+    def beat(self, now_ms: int, *, is_first: bool) -> Pulse:
+        """The next heartbeat; a call that was running when the slot fell silent has continued.
+
+        is_first: the driver may not have got those before, so that it is told all metrics.
+        """
         silent_ms = now_ms - self._pulsed_ms
         age_ms = self._pulse.batch_age_ms
         if silent_ms > 2 * self._pulse_ms:
             age_ms += silent_ms
         self._look_at_stack(age_ms)
-        return replace(self._pulse, batch_age_ms=age_ms, long_call=self._long_call)
+        metrics = _changed({} if is_first else self._told, self._pulse.metrics)
+        self._told = self._pulse.metrics
+        return replace(self._pulse, batch_age_ms=age_ms, long_call=self._long_call, metrics=metrics)
 
     def _look_at_stack(self, age_ms: int) -> None:
         if age_ms < LONG_CALL_MS:
@@ -116,6 +123,19 @@ class Heart:
             with contextlib.suppress(BlockingIOError):
                 dump = os.read(self._stacks, READ_BYTES)
                 self._long_call = long_call(dump.decode(errors="replace"))
+
+
+def _changed(
+    told: Mapping[ExecutionId, Metrics], now: Mapping[ExecutionId, Metrics]
+) -> dict[ExecutionId, Metrics]:
+    changed: dict[ExecutionId, Metrics] = {}
+    for execution, metrics in now.items():
+        known = told.get(execution, {})
+        # An integer and the float beside it are equal, and the same to who reads them.
+        new = {key: value for key, value in metrics.items() if known.get(key) != value}
+        if new:
+            changed[execution] = new
+    return changed
 
 
 def long_call(dump: str) -> LongCall | None:
@@ -305,7 +325,7 @@ class Guard:
         if now_ms - self._beat_ms < self._pulse_ms:
             return
         self._beat_ms = now_ms
-        pulse = self._heart.beat(now_ms)
+        pulse = self._heart.beat(now_ms, is_first=not self._link.is_open)
         sent = not self._process.stopped and self._link.send(pickle.dumps(pulse))
         self._kill_for(self._lease.verdict(sent=sent))
 

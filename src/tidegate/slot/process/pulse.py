@@ -32,6 +32,11 @@ class PulseLink:
         """Becomes readable when the driver has said something; None without a link."""
         return None if self._link is None else self._link.waits_on
 
+    @property
+    def is_open(self) -> bool:
+        """True if the driver has what was sent before, as far as is known."""
+        return self._link is not None
+
     def send(self, frame: bytes) -> bool:
         """Sends a frame; False if the driver was not reached."""
         try:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import SystemClock
-from tidegate.config.log import logging_as, process_log
+from tidegate.config.log import process_log
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import Pulse
@@ -24,7 +24,7 @@ from tidegate.model.descriptors import make_room
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import put_in_place, uninstall
-from tidegate.slot.driver_link import Printing
+from tidegate.slot.driver_link import SlotLog
 from tidegate.slot.loop.beside import short_switches
 from tidegate.slot.process.guarded import GuardProcess
 from tidegate.slot.process.pulse import PULSE_PREFIX, PulseLink
@@ -53,7 +53,7 @@ KEPT_BYTES: Final = 64 << 20
 OWN_PAGES_BYTES: Final = 8 << 20
 """Arrays of state give their pages back when they go; a column of 65,536 rows is far smaller."""
 
-_PRINTED_EACH_S: Final = 0.2
+_LOGGED_EACH_S: Final = 0.2
 
 EXIT_LOST = 70
 """Exit status of a slot that ended itself because its guard or its parent was gone."""
@@ -89,17 +89,16 @@ def serve(invitation: SlotInvitation) -> str:
     if invitation.pyflink:
         put_in_place()
     try:
-        printing = Printing(settings.printed_max, SystemClock().monotonic_ms)
+        log = SlotLog(slot_id, settings.log, SystemClock())
         with (
-            printing.standard_streams(),
-            logging_as(invitation.logs),
+            log.gathering(invitation.logs),
             _called_as(invitation.argv),
             _without_interrupts(),
             short_switches(),
             _children_terminable(),
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
-            return runner.run(_serve(invitation, slot_id, host, chance, guard, printing))
+            return runner.run(_serve(invitation, slot_id, host, chance, guard, log))
     finally:
         if invitation.pyflink:
             uninstall()
@@ -196,7 +195,7 @@ async def _serve(
     host: str,
     chance: Chance,
     guard: GuardProcess,
-    printing: Printing,
+    log: SlotLog,
 ) -> str:
     settings = invitation.settings
     pool = ThreadPoolExecutor(settings.upload_threads, thread_name_prefix="tidegate-io")
@@ -218,13 +217,13 @@ async def _serve(
         chance=chance,
         run_blocking=run_blocking,
         storage=CheckpointStorage,
-        log=process_log().bind(slot=slot_id),
+        log=log.of(process_log().bind(slot=slot_id)),
         pause=lambda: asyncio.sleep(0),
         owns_process=True,
     )
-    slot = Slot(slot_id, world, printing, pid=os.getpid(), host=socket.gethostname())
+    slot = Slot(slot_id, world, log, pid=os.getpid(), host=socket.gethostname())
     guard.watch(slot.calls, slot.pulse)
-    telling = asyncio.ensure_future(_tell_printed(slot))
+    telling = asyncio.ensure_future(_tell_logged(slot))
     try:
         known = invitation.versions or versions()
         return await slot.run(invitation.driver, versions=known, request=invitation.request)
@@ -233,10 +232,10 @@ async def _serve(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-async def _tell_printed(slot: Slot) -> None:
+async def _tell_logged(slot: Slot) -> None:
     while True:
-        await asyncio.sleep(_PRINTED_EACH_S)
-        slot.send_printed()
+        await asyncio.sleep(_LOGGED_EACH_S)
+        slot.send_logged()
 
 
 def _exit_at_once(reason: str) -> None:

@@ -17,7 +17,7 @@ from tidegate.slot.channels.gate import Gate, InputChannel
 from tidegate.slot.channels.output import ChannelOutput, Outputs, Room
 from tidegate.slot.channels.routes import WayOut, make_route
 from tidegate.slot.in_flight import InFlightPlaces
-from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
+from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput, LastInputs
 from tidegate.slot.subtask.context import context_of
 from tidegate.slot.subtask.subtask import Subtask
 from tidegate.slot.subtask.turns import Turns
@@ -103,7 +103,11 @@ def _chain(
         context = context_of(info, deployment, host, backend)
         convert = output_conversions(operator, info.name, form)
         out = ChainOutput(room, host.clock, share=share, convert=convert)
-        made.append(ChainedOperator(operator, context, backend, out, turns, host))
+        inputs = None
+        if (replay := deployment.settings.slot.replay) is not None:
+            backend.note_states()
+            inputs = LastInputs(replay.rows)
+        made.append(ChainedOperator(operator, context, backend, out, turns, host, inputs))
     for index, info in enumerate(infos):
         if info.upstream is not None:
             tag = plan.side_tags[index] if plan.side_tags else None

@@ -9,12 +9,14 @@ operator has steps or a queue.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.api.operator import Pause
-from tidegate.api.pieces import PIECE_S, ROWS_UNBOUNDED, TURN_S, Intake, PieceSize
+from tidegate.api.pieces import PIECE_S, ROWS_UNBOUNDED, TURN_S, Intake
 from tidegate.api.rows.batches import copied
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
+from tidegate.slot.subtask.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -38,11 +40,24 @@ class Taker(Protocol):
     def accept(self, batch: Batch) -> None: ...
 
 
+@dataclass(slots=True)
+class Beside:
+    """Counts side outputs and watermarks of an operator.
+
+    worked_s: spent on them. watermark_ms: the latest; None before the first.
+    """
+
+    rows: int = 0
+    worked_s: float = 0.0
+    watermark_ms: int | None = None
+
+
 class ChainOutput:
     """Gives one operator's results to those that take them; its `Output`.
 
     convert: brings results to their declared types, by side output; None is the main one. unread:
-    side outputs with rows that nobody reads, as keys. worked_s: spent on what was emitted.
+    side outputs with rows that nobody reads, as keys. rows: emitted so far, without those to side
+    outputs. worked_s: spent on them. beside: the rest.
     """
 
     def __init__(
@@ -67,6 +82,7 @@ class ChainOutput:
         self.unread: dict[str, None] = {}
         self.rows = 0
         self.worked_s = 0.0
+        self.beside = Beside()
 
     def add_operator(self, operator: ChainedOperator, tag: str | None) -> None:
         self.takers(tag).append(operator)
@@ -105,18 +121,30 @@ class ChainOutput:
     def emit_side(self, tag: str, batch: Batch) -> None:
         if not len(batch):
             return
+        self.beside.rows += len(batch)
+        began_s = self._now_s()
         takers = self._sides.get(tag)
         if takers is None:
             self.unread[tag] = None
         else:
             convert = self._convert.get(tag)
             self._give(takers, batch if convert is None else convert(batch))
+        self.beside.worked_s += self._now_s() - began_s
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        if isinstance(watermark, Watermark):
+            self.beside.watermark_ms = watermark.ms
+        began_s = self._now_s()
         for operator in self._next:
             operator.accept_watermark(watermark)
         for channel in self._channels:
             channel.mark(watermark)
+        self.beside.worked_s += self._now_s() - began_s
+
+    @property
+    def below_s(self) -> float:
+        """Time spent on rows, side outputs and watermarks that were emitted."""
+        return self.worked_s + self.beside.worked_s
 
     def _give(self, takers: list[Taker], batch: Batch) -> None:
         if len(takers) == 1:
@@ -127,11 +155,33 @@ class ChainOutput:
             taker.accept(own)
 
 
+class LastInputs:
+    """Keeps the last batches that an operator was given. rows: so many are in them at least."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows_max = rows
+        self._rows = 0
+        self.batches: deque[tuple[Batch, int]] = deque()
+
+    def add(self, batch: Batch, port: int) -> None:
+        """A batch is given to the operator."""
+        self.batches.append((batch, port))
+        self._rows += len(batch)
+        while len(self.batches) > 1:
+            first = len(self.batches[0][0])
+            if self._rows - first < self._rows_max:
+                return
+            self._rows -= first
+            self.batches.popleft()
+
+
 class ChainedOperator:
     """One operator of the chain with its state, and its work in progress.
 
-    rows: given to it so far. context: what it sees of the slot. backend: keeps its state. turns:
-    once the present one is over, nothing more is begun. host: waits for what the steps wait for.
+    rows: given to it so far. watermark_ms: the latest, None before the first. work: the time that
+    it spends. context: what it sees of the slot. backend: keeps its state. turns: once the present
+    one is over, nothing more is begun. host: waits for what the steps wait for. inputs: None if the
+    last ones are not kept.
     """
 
     def __init__(
@@ -142,18 +192,19 @@ class ChainedOperator:
         out: ChainOutput,
         turns: Turns,
         host: OperatorHost,
+        inputs: LastInputs | None = None,
     ) -> None:
+        self.inputs = inputs
         self.operator = operator
         self.context = context
         self.backend = backend
         self.out = out
         self.rows = 0
+        self.watermark_ms: int | None = None
+        self.work = Work(operator.piece_s, out, turns.now_s)
         self._turns = turns
         self._host = host
         self._prepare = backend.before_batch
-        self._piece = PieceSize(ROWS_UNBOUNDED, operator.piece_s)
-        self._piece_rows = 0
-        self._worked_s = 0.0
         self._steps: Steps | None = None
         self._paused = False
         self._awaited: Awaitable[object] | None = None
@@ -180,7 +231,7 @@ class ChainedOperator:
     def accept(self, batch: Batch, port: int = 0) -> None:
         self.rows += len(batch)
         is_busy = self._steps is not None or bool(self._queue)
-        if is_busy or len(batch) > self._piece.rows or self._turns.over:
+        if is_busy or len(batch) > self.work.piece.rows or self._turns.over:
             self._queue.append((batch, port))
             if not is_busy:
                 self.advance()
@@ -198,11 +249,12 @@ class ChainedOperator:
         if self._steps is not None or self._queue:
             self._queue.append((None, 0))
         else:
-            self._begin(self.operator.on_ready(self.out))
+            self._begin(self._on_ready())
 
     def finish(self) -> None:
         assert self.idle, "an operator is finished when it is idle"
-        self._begin(self.operator.finish(self.out))
+        self.work.begin()
+        self._begin(self._worked(self.operator.finish(self.out)))
 
     def advance(self) -> None:
         """Go on as long as there is room, time and nothing to wait for, up to a pause."""
@@ -219,17 +271,17 @@ class ChainedOperator:
 
     def _advanced(self, steps: Steps) -> Awaitable[object] | Pause | None:
         """The next yield of the steps; None also where they are exhausted."""
-        began_s = self._turns.now_s()
+        self.work.resume()
         try:
             found = next(steps)
         except StopIteration:
             self._steps = None
-            self._end_piece(began_s)
+            self.work.end()
             return None
         except Exception:
             self._steps = None
             raise
-        self._worked_s += self._turns.now_s() - began_s
+        self.work.rest()
         return found
 
     def _begin(self, steps: Steps | None) -> None:
@@ -241,35 +293,39 @@ class ChainedOperator:
         self, element: Batch | Watermark | WatermarkStatus | None, port: int
     ) -> Steps | None:
         if isinstance(element, RowBatch | ArrowBatch):
-            rows = self._piece.rows
+            rows = self.work.piece.rows
             if len(element) > rows:
                 self._queue.appendleft((element.piece(rows, len(element)), port))
                 element = element.piece(0, rows)
             return self._process(element, port)
         if isinstance(element, Watermark):
-            return self.operator.on_watermark(element, self.out)
+            self.watermark_ms = element.ms
+            self.work.begin()
+            return self._worked(self.operator.on_watermark(element, self.out))
         if element is None:
-            return self.operator.on_ready(self.out)
+            return self._on_ready()
         self.operator.on_watermark_status(element, self.out)
         return None
 
     def _process(self, batch: Batch, port: int) -> Steps | None:
         """Lets the operator process a batch, and learns from the duration."""
+        if self.inputs is not None:
+            self.inputs.add(batch, port)
         if self._prepare is not None:
             self._prepare(batch)
-        began_s = self._turns.now_s()
-        self._piece_rows, self._worked_s = len(batch), 0.0
-        steps = self.operator.process(batch, port, self.out)
-        if steps is None:
-            self._end_piece(began_s)
-        else:
-            self._worked_s = self._turns.now_s() - began_s
-        return steps
+        self.work.begin(len(batch))
+        return self._worked(self.operator.process(batch, port, self.out))
 
-    def _end_piece(self, began_s: float) -> None:
-        rows, self._piece_rows = self._piece_rows, 0
-        if rows:
-            self._piece.took(rows, self._worked_s + self._turns.now_s() - began_s)
+    def _on_ready(self) -> Steps | None:
+        self.work.begin()
+        return self._worked(self.operator.on_ready(self.out))
+
+    def _worked(self, steps: Steps | None) -> Steps | None:
+        if steps is None:
+            self.work.end()
+        else:
+            self.work.rest()
+        return steps
 
     def _await(self, awaited: Awaitable[object] | None) -> None:
         if awaited is not None:

@@ -6,7 +6,8 @@ others: they make operators, or whole subtasks, as a slot does, and play the hos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
 from tidegate.api.operator import OperatorClock, OperatorContext, SubtaskInfo
 from tidegate.metrics import MetricRegistry
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import OperatorId
     from tidegate.model.topology import OperatorInfo
+
+
+WORKS_FOR: Final[ContextVar[SubtaskInfo | None]] = ContextVar("tidegate_works_for", default=None)
+"""The step for which a coroutine or a thread works. It is set in a context of theirs alone."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Waiting(Protocol):
@@ -84,25 +93,36 @@ def context_of(
         parameters=settings.parameters,
     )
     clock = OperatorClock(host.clock, host.wake_at)
-    return OperatorContext(info, state, clock, _Tasks(operator, host))
+    return OperatorContext(info, state, clock, _Tasks(info, host))
 
 
 class _Tasks:
     """The `OperatorTasks` of an operator on a host."""
 
-    def __init__(self, operator: OperatorInfo, host: OperatorHost) -> None:
-        self.metrics = MetricRegistry(host.clock.monotonic_ms).group()
+    def __init__(self, info: SubtaskInfo, host: OperatorHost) -> None:
+        self.metrics = MetricRegistry(
+            host.clock.monotonic_ms, operator=info.operator, limit=info.settings.metrics_max
+        ).group()
         self.remarks: list[Remark] = []
-        self.run_blocking = host.run_blocking
         self.threads = host.threads
-        self.start = host.start
         self.wake = host.wake
         self.skipped = host.skipped
-        self._operator = operator.id
+        self._info = info
         self._host = host
+
+    def named(self, call: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        context = copy_context()
+        context.run(WORKS_FOR.set, self._info)
+        return context.run(call, *args, **named)
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        return self.named(self._host.run_blocking, call)
+
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        self.named(self._host.start, coroutine)
 
     def takes_input(self) -> bool:
         return self._host.takes_input
 
     def to_coordinator(self, event: OperatorEvent) -> None:
-        self._host.to_coordinator(self._operator, event)
+        self._host.to_coordinator(self._info.operator, event)

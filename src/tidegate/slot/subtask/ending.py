@@ -113,13 +113,14 @@ class Ending:
     """Brings one subtask to its end.
 
     operators_finished: nothing enters them any more, and nothing comes of them. released: nothing
-    has to come before the end any more but what waits for credit. when: what has to.
+    has to come before the end any more but what waits for credit. when: what has to. goes_on:
+    another job goes on behind the input, so that its end ends nothing; has_come: it has come.
     """
 
     def __init__(self, deployment: Deployment, chain: Chain, gate: Gate, outputs: Outputs) -> None:
         deploy = deployment.deploy
         self.operators_finished = self._finished_on_restore = deploy.finished
-        self.released = False
+        self.released = self.goes_on = self.has_come = False
         self._chain = chain
         self._outputs = outputs
         self._is_source = not gate.channels
@@ -135,6 +136,9 @@ class Ending:
 
     def end_data(self) -> None:
         """All input has come: end event time, finish the operators, say so downstream."""
+        self.has_come = True
+        if self.goes_on:
+            return
         if self._is_source:
             # Event time ends, also for readers that have passed over an idle source so far.
             self._chain.head.out.emit_watermark(WatermarkStatus(idle=False))

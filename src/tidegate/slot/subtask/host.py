@@ -50,6 +50,10 @@ class Host(OperatorHost, Protocol):
 
     def changed(self, state: ExecutionState, error: TidegateError | None) -> None: ...
 
+    def failing(self, error: Exception) -> None:
+        """The subtask fails next, of a job that keeps what it takes to run the step again."""
+        ...
+
     def decline(self, declined: CheckpointDeclined) -> None: ...
 
     def cut(self, snapshot: SubtaskSnapshot) -> None:

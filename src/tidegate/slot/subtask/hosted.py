@@ -27,6 +27,8 @@ from tidegate.storage.reading import StateReader
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
+    import structlog
+
     from tidegate.api.operator import Threads
     from tidegate.clock import Clock
     from tidegate.errors import TidegateError
@@ -135,15 +137,28 @@ class HostedSubtask:
 
     # --- how it goes ---
 
+    def failing(self, error: Exception) -> None:
+        from tidegate.slot.subtask.bundle import bundle_of  # few jobs keep what fails
+
+        try:
+            failed = bundle_of(self.subtask, error, self.clock)
+        except Exception as odd:
+            self.log.warning("a replay bundle cannot be made", error=repr(odd))
+        else:
+            if failed is not None:
+                self._driver.send(failed)
+
     def fail(self, error: Exception) -> None:
         self.subtask.fail(error)
 
     def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
         """Tell the driver; of a subtask that is over nothing is left."""
         figures = self.subtask.figures if state.is_terminal else None
+        metrics = self.subtask.metrics.read() if state.is_terminal else {}
         if state.is_terminal:
             self._forget()
-        self._driver.send(SubtaskChanged(self.execution, state, error, figures=figures))
+        changed = SubtaskChanged(self.execution, state, error, figures=figures, metrics=metrics)
+        self._driver.send(changed)
 
     def _forget(self) -> None:
         calls, subtask = self._rounds.calls, self.subtask
@@ -164,31 +179,19 @@ class HostedSubtask:
         if self._blocking.under_way:
             self._beside.run(self._close_after_calls())
         elif closing := subtask.chain.close(self.log):
-            self._beside.run(self._await_closing(closing))
+            self._beside.run(await_closing(closing, self.log))
         calls.closed(self.execution)
 
     async def _close_after_calls(self) -> None:
         """Close what was opened once no call that it made on the pool is under way."""
         if await self._blocking.ended(CALL_LIMIT_S):
-            await self._await_closing(self.subtask.chain.close(self.log))
+            await await_closing(self.subtask.chain.close(self.log), self.log)
         else:
             self.log.warning(
                 "a subtask has ended, but its call to a file or service is still running; its "
                 "operators stay open: check what they write to or read from",
                 waited_s=CALL_LIMIT_S,
             )
-
-    async def _await_closing(self, closing: Sequence[Awaitable[None]]) -> None:
-        for each in closing:
-            try:
-                await asyncio.wait_for(each, CLOSE_LIMIT_S)
-            except TimeoutError:
-                self.log.warning(
-                    "closing an operator takes too long and is abandoned; check its 'close'",
-                    waited_s=CLOSE_LIMIT_S,
-                )
-            except Exception as error:
-                log_failed_close(self.log, error)
 
     # --- the host of its parts ---
 
@@ -317,9 +320,18 @@ class HostedSubtask:
         except Exception as error:
             self._not_written(snapshot, error)
             self._give_up(snapshot)
-        else:
-            # A thread that writes cannot be stopped, so this goes on where the subtask is over.
-            await asyncio.shield(self._beside.run(self._write(snapshot, place)))
+            return
+        # A thread that writes cannot be stopped, so this goes on where the subtask is over.
+        writing = self._beside.run(self._write(snapshot, place))
+        try:
+            await snapshot.durable()
+        except asyncio.CancelledError:
+            snapshot.cancel()
+            raise
+        except Exception as error:
+            self._not_written(snapshot, error)
+            snapshot.cancel()
+        await asyncio.shield(writing)
 
     def _give_up(self, snapshot: SubtaskSnapshot) -> None:
         snapshot.cancel()
@@ -346,8 +358,9 @@ class HostedSubtask:
             )
 
     def _not_written(self, snapshot: SubtaskSnapshot, error: Exception) -> None:
-        self._snapshots.pop(snapshot.checkpoint, None)
-        if not snapshot.cancelled:
+        # Both the writing and what goes on beside it may fail; the first one tells.
+        is_first = self._snapshots.pop(snapshot.checkpoint, None) is not None
+        if is_first and not snapshot.cancelled:
             ours = as_ours(error, self.deployment.task_name)
             reason = (
                 FailureReason.of(ours)
@@ -357,3 +370,19 @@ class HostedSubtask:
             self._driver.send(
                 CheckpointDeclined(self.execution, snapshot.checkpoint, reason, str(ours))
             )
+
+
+async def await_closing(
+    closing: Sequence[Awaitable[None]], log: structlog.typing.FilteringBoundLogger
+) -> None:
+    """Wait for what operators leave when they are closed, each for a bounded time."""
+    for each in closing:
+        try:
+            await asyncio.wait_for(each, CLOSE_LIMIT_S)
+        except TimeoutError:
+            log.warning(
+                "closing an operator takes too long and is abandoned; check its 'close'",
+                waited_s=CLOSE_LIMIT_S,
+            )
+        except Exception as error:
+            log_failed_close(log, error)

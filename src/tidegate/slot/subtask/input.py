@@ -90,7 +90,10 @@ class Input:
         self._intake.settle()
         head.out.piece_rows = self._intake.rows
         rows, worked_s = head.out.rows, head.out.worked_s
+        began_s, below_s = self._clock.precise_s(), head.out.below_s
         polled = cast("SourceOperator", head.operator).poll(head.out)
+        took_s = self._clock.precise_s() - began_s
+        head.work.worked(took_s - (head.out.below_s - below_s))
         # The source's own time is left out: it may be as long for one row as for many.
         self._intake.take(head.out.rows - rows)
         self._intake.worked(head.out.worked_s - worked_s)

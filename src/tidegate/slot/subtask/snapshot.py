@@ -74,8 +74,10 @@ class SubtaskSnapshot:
         self._part_bytes = part_bytes
         self._times = times
         self._encoding = 0
-        self._encoded = False
         self._moved = asyncio.Event()
+        self._sealed = asyncio.Event()
+        if not durable:
+            self._sealed.set()
         self._failure: Exception | None = None
         self._place: Place | None = None
         self._written: asyncio.Future[object] | None = None
@@ -107,17 +109,17 @@ class SubtaskSnapshot:
                 self._encoding += 1
         except Exception as error:
             self._failure = error
-        self._encoded = True
         self._moved.set()
         return True
 
     @property
     def _is_over(self) -> bool:
-        return self.cancelled or self._encoded
+        encoded = self._failure is not None or self._encoding == len(self._pieces)
+        return self.cancelled or encoded
 
     @property
     def _waiting(self) -> int:
-        if self._is_over or self._encoding == len(self._pieces):
+        if self._is_over:
             return 0
         return self._pieces[self._encoding][1].waiting
 
@@ -126,6 +128,7 @@ class SubtaskSnapshot:
         if not self.cancelled:
             self.cancelled = True
             self._moved.set()
+            self._sealed.set()
             self._in_flight.give_up()
             if self._place is not None:
                 self._place.give_up(self.checkpoint)
@@ -135,11 +138,11 @@ class SubtaskSnapshot:
     async def ready(
         self, place: Place, run_blocking: RunBlocking, written: Callable[[], None]
     ) -> None:
-        """Wait for the encoding, for what operators make durable, and for in-flight data.
+        """Wait for the encoding and for in-flight data.
 
         Much state is written meanwhile; ``written`` is told each time. Raises what the encoding of
-        a value, an operator's awaitable or writing raised, and what kept in-flight data from being
-        written; `discard` is to follow then, and where it is cancelled.
+        a value or writing raised, and what kept in-flight data from being written; `discard` is to
+        follow then, and where it is cancelled.
         """
         self._place = place
         try:
@@ -153,12 +156,16 @@ class SubtaskSnapshot:
                     written()
             if self._failure is not None:
                 raise self._failure
-            for durable in self._durable:
-                await durable
             await self._in_flight.ready()
         except Exception:
             self._in_flight.give_up()
             raise
+
+    async def durable(self) -> None:
+        """Wait for what operators make durable beside their state. Raises what they raised."""
+        for durable in self._durable:
+            await durable
+        self._sealed.set()
 
     async def discard(self, run_blocking: RunBlocking) -> None:
         """Give it up, and delete what was written; for what was not `ready`."""
@@ -171,10 +178,11 @@ class SubtaskSnapshot:
     async def write(
         self, place: Place, run_blocking: RunBlocking
     ) -> Mapping[OperatorId, SubtaskState] | None:
-        """Write the state; None if it was given up meanwhile, and then nothing is left of it.
+        """Write the state, and wait until it is `durable` or given up.
 
-        Raises StorageFailed, and then leaves nothing either. Not to be cancelled: the pool's
-        thread would go on writing, and nobody would delete what it wrote.
+        The result is None if it was given up, and then nothing is left of it. Raises StorageFailed,
+        and then leaves nothing either. Not to be cancelled: the pool's thread would go on writing,
+        and nobody would delete what it wrote.
         """
         states: dict[OperatorId, SubtaskState] = {}
 
@@ -194,6 +202,7 @@ class SubtaskSnapshot:
             self._in_flight.give_up()
             await run_blocking(place.discard)
             raise
+        await self._sealed.wait()
         if self.cancelled:
             await run_blocking(place.discard)
             return None

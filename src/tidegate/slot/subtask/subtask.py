@@ -24,6 +24,7 @@ from tidegate.slot.driver_link import as_ours
 from tidegate.slot.subtask.checkpointing import Checkpointing
 from tidegate.slot.subtask.ending import Ending
 from tidegate.slot.subtask.input import Input
+from tidegate.slot.subtask.metering import SubtaskMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +62,7 @@ class Subtask:
         self.turns = turns
         self.input = Input(deployment, host.clock, gate, chain, outputs.room)
         self.ending = Ending(deployment, chain, gate, outputs)
+        self.metrics = SubtaskMetrics(host.clock, self.input, chain, outputs, turns)
         self._host = host
         self._checkpointing = Checkpointing(
             deployment, host, gate, chain, outputs, self.ending, places
@@ -230,6 +232,8 @@ class Subtask:
 
     def fail(self, error: Exception) -> None:
         """End with an error, as the driver is told."""
+        if self.deployment.settings.slot.replay is not None and not self.state.is_terminal:
+            self._host.failing(error)
         self.end(ExecutionState.FAILED, as_ours(error, self.deployment.task_name))
 
     def _change(self, state: ExecutionState, error: TidegateError | None = None) -> None:
@@ -310,3 +314,4 @@ class Subtask:
                 yield Remark(Warn.UNREAD_SIDE_OUTPUT.value, each.context.info.name, tag)
         for each in self.chain.operators:
             yield from each.context.tasks.remarks
+        yield from self.metrics.remarks()

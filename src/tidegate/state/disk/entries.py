@@ -6,16 +6,18 @@ locals, not on attributes (benchmarks/state_bench.py).
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING
 
 from tidegate.state.disk.layered import UNKNOWN
 from tidegate.state.disk.store import PREFIX_BYTES
+from tidegate.state.user.kinds import TableListState, TableMapState, at_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.api.state import ValueState
+    from tidegate.api.state import State, ValueState
     from tidegate.loops.cells import KeyCell
     from tidegate.state.disk.layered import LayeredTable, ReadCache, Written
     from tidegate.state.disk.store import RocksDBStore
@@ -120,6 +122,12 @@ class EntryTable:
             self._dirty[self.cell.group][self.cell.key] = value
         return value
 
+    def read_all(self, keys: Sequence[object], groups: Sequence[int]) -> list[object]:
+        return at_each(self.cell, self.read, keys, groups)
+
+    def remove_all(self, keys: Sequence[object], groups: Sequence[int]) -> None:
+        at_each(self.cell, partial(self.write, None), keys, groups)
+
     def fold(
         self,
         keys: Sequence[object],
@@ -156,6 +164,12 @@ class EntryTable:
             if old is UNKNOWN:
                 old = load(key, group)
             entries[key] = add(value, create() if old is None else old)
+
+    def list_state(self, copy: Callable[[object], object] | None) -> State:
+        return TableListState(self, copy)
+
+    def map_state(self, copy: Callable[[object], object] | None) -> State:
+        return TableMapState(self, copy)
 
     def value_state(self) -> ValueState[object]:
         return _value_state(self.cell, self._dirty, self._load)

@@ -54,7 +54,7 @@ from tidegate.state.user.asked import StatesByName
 from tidegate.typeinfo.serializers import SerializerSnapshot, join_pieces, serializer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from flinkformat.handles import (
@@ -154,6 +154,12 @@ class RocksDBBackend:
         else:
             upload = partial(self._upload_native, checkpoint, self._held, columns)
         return self._frozen(upload, columns=columns)
+
+    def entries(self) -> Mapping[str, int]:
+        return {}  # RocksDB would look through its files
+
+    def figure(self, name: str) -> int | None:
+        return None if self._store is None else self._store.figure(name)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         self._files.named.on_complete(checkpoint)

@@ -77,8 +77,10 @@ class RocksDBSnapshot:
         """Writes, flushes and links; aborted layers are written too, since they are the state."""
         for _, layer in self._layers:
             assert not layer.pending, "a layer is written once it is encoded"
-            for batch in layer.encoded:
-                store.write(batch)
+            # One by one: where linking fails, the next snapshot goes on behind what is written.
+            while layer.encoded:
+                store.write(layer.encoded[0])
+                del layer.encoded[0]
         if self._linked and not self.cancelled:
             store.flush()
             self._folder = new_folder()
@@ -86,7 +88,6 @@ class RocksDBSnapshot:
             if self.cancelled:  # meanwhile
                 shutil.rmtree(self._folder, ignore_errors=True)
         for _, layer in self._layers:
-            layer.encoded.clear()
             layer.written = True
         self._layers = []  # or the quick part of the next snapshot would pay for their end
 

@@ -109,6 +109,12 @@ class RocksDBStore:
             self._unlogged = unlogged
         memory.count(1)
 
+    def figure(self, name: str) -> int | None:
+        """A property of RocksDB's by its name; None if there is no such number."""
+        # Who asks is on another thread, and may come when the key space is closed.
+        with suppress(Exception):
+            return self._db.property_int_value(name)
+
     def get(self, key: bytes) -> bytes | None:
         with self._failing("read"):
             return self._db.get(key)

@@ -37,13 +37,14 @@ from tidegate.state.heap.pieces import (
     preimage_pieces,
     present_pieces,
 )
+from tidegate.state.user.kinds import TableListState, TableMapState
 from tidegate.state.user.refusing import refusing_maps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.api.state import ValueState
+    from tidegate.api.state import State, ValueState
     from tidegate.loops.cells import KeyCell
 
 _UNTOLD_MAX: Final = 8
@@ -181,6 +182,14 @@ class HashMapTable:
         accumulate = loops_with(self.cell).accumulate
         accumulate(maps, saved, shared, ABSENT, copy, keys, groups, values, add, create)
 
+    def read_all(self, keys: Sequence[object], groups: Sequence[int]) -> list[object]:
+        read_all = loops_with(self.cell).read_all
+        return read_all(self._maps, self._shared, self._copy, keys, groups)
+
+    def remove_all(self, keys: Sequence[object], groups: Sequence[int]) -> None:
+        remove_all = loops_with(self.cell).remove_all
+        remove_all(self._maps, self._saved, ABSENT, keys, groups)
+
     def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None: ...
 
     def value_state(self) -> ValueState[object]:
@@ -189,6 +198,18 @@ class HashMapTable:
         if copy is None:
             return loops.immutable_values(cell, maps, saved, ABSENT)
         return loops.copied_values(cell, maps, saved, ABSENT, self._shared, copy)
+
+    def list_state(self, copy: Callable[[object], object] | None) -> State:
+        made = loops_with(self.cell).list_values
+        return TableListState(self, copy) if made is None else self._parted(made, copy)
+
+    def map_state(self, copy: Callable[[object], object] | None) -> State:
+        made = loops_with(self.cell).map_values
+        return TableMapState(self, copy) if made is None else self._parted(made, copy)
+
+    def _parted(self, made: Callable[..., State], copy: Callable[[object], object] | None) -> State:
+        maps, saved, shared = self._maps, self._saved, self._shared
+        return made(self.cell, maps, saved, shared, ABSENT, self._copy, copy)
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         for group in self._key_groups:

@@ -17,6 +17,7 @@ from tidegate.state.format.encoding import Keys, paired
 from tidegate.state.format.streams import in_streams
 from tidegate.state.heap.hashmap import HashMapTable
 from tidegate.state.heap.keyed import KeyedSnapshot, Live, Registered, Restored, decoded_block
+from tidegate.state.heap.pieces import Present
 from tidegate.state.user import kinds, ttl
 from tidegate.state.user.asked import StatesByName
 from tidegate.typeinfo.serializers import SerializerSnapshot
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tidegate.api.state import State
     from tidegate.model.elements import Batch, CheckpointOptions
     from tidegate.state.heap.increments import SharedSections
-    from tidegate.state.heap.pieces import Missing, Present
+    from tidegate.state.heap.pieces import Missing
     from tidegate.state.log.changelog import ChangeLog
     from tidegate.state.log.log_parts import Base
     from tidegate.state.protocols import WrittenColumns
@@ -70,6 +71,20 @@ class HeapBackend:
 
     def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
         return self._states[state].table.scan()
+
+    def put(self, state: str, group: int, rows: Sequence[tuple[object, object]]) -> None:
+        """Put entries, each behind its key, into a state that was asked for and is empty."""
+        keys, values = [key for key, _ in rows], [value for _, value in rows]
+        self._states[state].table.load(group, Present(keys, values))
+
+    def entries(self) -> Mapping[str, int]:
+        return {
+            name: sum(map(state.table.entries, self._scope.key_groups))
+            for name, state in list(self._states.items())
+        }
+
+    def figure(self, name: str) -> int | None:
+        """There is no library that counts."""
 
     def before_batch(self, batch: Batch, *, encoding: bool) -> None:
         """Nothing is to be read."""

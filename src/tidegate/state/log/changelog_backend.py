@@ -14,7 +14,7 @@ from tidegate.state.protocols import KeyedBackend
 from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from flinkformat.handles import KeyedStateHandle
     from tidegate.model.elements import Batch, CheckpointOptions
@@ -119,6 +119,12 @@ class ChangelogBackend:
         base, place = begun
         rows = self._inner.base(base, place)
         return None if rows is None else BackgroundBase(self._inner, self._log, base, place, rows)
+
+    def entries(self) -> Mapping[str, int]:
+        return self._inner.entries()
+
+    def figure(self, name: str) -> int | None:
+        return self._inner.figure(name)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         """The log names its files whatever becomes of single checkpoints."""

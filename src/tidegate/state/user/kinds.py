@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.api.state import State, StateDescriptor, ValueState
+    from tidegate.loops.cells import KeyCell
 
     Reduce = Callable[[Any, Any], Any]
 
@@ -154,6 +155,14 @@ class KeyedEntries(Protocol):
         """
         ...
 
+    def read_all(self, keys: Sequence[object], groups: Sequence[int]) -> list[object]:
+        """Each key's entry to give away; None where there is none."""
+        ...
+
+    def remove_all(self, keys: Sequence[object], groups: Sequence[int]) -> None:
+        """Removes each key's entry, where there is one."""
+        ...
+
     def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
         """Announces keys that are requested next, so that they can be read at once."""
         ...
@@ -178,6 +187,11 @@ class KeyedTable(KeyedEntries, Pruned, Protocol):
     """
 
     @property
+    def cell(self) -> KeyCell:
+        """Holds the current key."""
+        ...
+
+    @property
     def peek(self) -> Callable[[], object]:
         """The current key's entry, for reading only."""
         ...
@@ -196,17 +210,35 @@ class KeyedTable(KeyedEntries, Pruned, Protocol):
         """Value state over the entries, in the fastest form."""
         ...
 
+    def list_state(self, copy: Callable[[object], object] | None) -> State:
+        """List state over the entries. copy: copies an element; None if they are immutable."""
+        ...
+
+    def map_state(self, copy: Callable[[object], object] | None) -> State:
+        """Map state over the entries. copy: copies a value; None if they are immutable."""
+        ...
+
     def scan(self) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of everything, for reading only; no writes meanwhile."""
         ...
 
 
+def at_each(
+    cell: KeyCell, call: Callable[[], object], keys: Iterable[object], groups: Iterable[int]
+) -> list[object]:
+    """Makes a call for each key while that is the current one; returns what it gives."""
+    found: list[object] = []
+    for cell.key, cell.group in zip(keys, groups, strict=True):
+        found.append(call())
+    return found
+
+
 def view(descriptor: StateDescriptor, table: KeyedTable) -> State:
     match descriptor:
         case ListStateDescriptor():
-            return TableListState(table, part_copier(descriptor))
+            return table.list_state(part_copier(descriptor))
         case MapStateDescriptor():
-            return TableMapState(table, part_copier(descriptor))
+            return table.map_state(part_copier(descriptor))
         case ReducingStateDescriptor() | AggregatingStateDescriptor():
             return merging_view(descriptor, table)
         case _:
@@ -382,6 +414,8 @@ class TableAggregatingState:
         self._read = entries.read
         self._write = entries.write
         self._accumulate = entries.accumulate
+        self.accumulators = entries.read_all
+        self.clear_rows = entries.remove_all
         self._function = function
 
     def get(self) -> object:

@@ -91,6 +91,11 @@ class TimerQueue:
         """Number of timers, including deleted ones that are still stored."""
         return len(self._heap)
 
+    @property
+    def waiting(self) -> int:
+        """Number of timers that will fire."""
+        return len(self._heap) - self._deleted
+
     def register(self, ms: int, namespace: object = None) -> None:
         """Set a timer of the current key, once for each time and namespace.
 

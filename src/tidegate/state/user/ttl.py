@@ -258,6 +258,8 @@ class TtlEntries:
         self._write = table.write
         self._accumulate = table.accumulate
         self.prefetch = table.prefetch
+        self.remove_all = table.remove_all
+        self._cell = table.cell
         self._life = life
 
     def read(self) -> object:
@@ -276,6 +278,9 @@ class TtlEntries:
     def write(self, value: object) -> None:
         now = self._life.access()
         self._write(None if value is None else (now, value))
+
+    def read_all(self, keys: Sequence[object], groups: Sequence[int]) -> list[object]:
+        return kinds.at_each(self._cell, self.read, keys, groups)
 
     def fold(
         self,

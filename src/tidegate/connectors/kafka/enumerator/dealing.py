@@ -77,7 +77,8 @@ class KafkaEnumerator:
 
     def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self._finder.close()
 
     @property
     def _looks(self) -> bool:

@@ -54,7 +54,7 @@ class PartitionFinder:
         self._start = start
         self._stop = stop
         self._client: AdminClient | None = None
-        self._pause = threading.Event()
+        self._closed = threading.Event()
 
     def find(self, known: Collection[KafkaTopicPartition], *, first: bool) -> list[KafkaSplit]:
         """New partitions, with their starts and ends.
@@ -79,6 +79,10 @@ class PartitionFinder:
             stops = self._patiently(lambda: self._offsets(new, stop))
         return [KafkaSplit(place, starts[place], stops.get(place)) for place in new]
 
+    def close(self) -> None:
+        """Has a request that is under way not repeated any more. Any thread may call it."""
+        self._closed.set()
+
     def _patiently(self, ask: Callable[[], Offsets]) -> Offsets:
         """Repeats a request: a topic that was just made may not have its leader yet."""
         for left in reversed(range(_TRIES)):
@@ -86,14 +90,13 @@ class PartitionFinder:
                 return ask()
             except KafkaException as error:
                 slow = fault(error).code() == KafkaError._TIMED_OUT  # pyright: ignore[reportPrivateUsage]
-                if slow or not left:
+                if slow or not left or self._closed.wait(_PAUSE_S):
                     raise StorageFailed(
                         f"The offsets of partitions could not be read: {fault(error).str()}",
                         where=self._where,
                         remedy="Check that the servers answer, and that this user may describe the "
                         "topics and the group.",
                     ) from error
-            self._pause.wait(_PAUSE_S)
         raise AssertionError("the last try ends it")
 
     def _there(self) -> set[KafkaTopicPartition]:

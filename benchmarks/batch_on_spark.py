@@ -1,0 +1,166 @@
+"""A batch on Spark beside Spark's own Python functions: python benchmarks/batch_on_spark.py.
+
+Count and sum so far of each key, by a function in Python that is given one row after the other,
+over Parquet files: as stages of Tidegate, and by `groupBy().applyInPandas` with the same loop. Each
+run has a process and a session of its own with two cores; seconds are those of the job alone, and
+contenders take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+CORES = 2
+FILES = 8
+LIMIT_S = 3_600
+CONTENDERS = ("tidegate", "applyInPandas")
+
+
+def write_rows(folder: Path, rows: int, keys: int) -> None:
+    folder.mkdir(parents=True)
+    for file in range(FILES):
+        draw, count = np.random.default_rng(file), rows // FILES
+        columns = {"key": draw.integers(0, keys, count), "value": draw.integers(0, 1_000, count)}
+        pq.write_table(pa.table(columns), folder / f"{file}.parquet")
+
+
+def tidegate(folder: str, parallelism: int) -> float:
+    from tidegate import (
+        KeyedProcessFunction,
+        RuntimeExecutionMode,
+        StreamExecutionEnvironment,
+        Types,
+        ValueStateDescriptor,
+        WatermarkStrategy,
+    )
+    from tidegate.api.sink import Prepared
+    from tidegate.connectors import FileSource
+
+    class Totals(KeyedProcessFunction):
+        def open(self, runtime_context) -> None:
+            self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+            self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+        def process_element(self, value, ctx):
+            count = (self.count.value() or 0) + 1
+            total = (self.total.value() or 0) + value[1]
+            self.count.update(count)
+            self.total.update(total)
+            yield value[0], count, total
+
+    class Nowhere:
+        def writer(self, context, restored):
+            return self
+
+        def committer(self) -> None: ...
+
+        def write(self, batch) -> None: ...
+
+        def prepare_commit(self, *, end_of_input):
+            return Prepared()
+
+        def snapshot(self, checkpoint):
+            return ()
+
+        def close(self) -> None: ...
+
+    env = StreamExecutionEnvironment.on_spark(parallelism=parallelism)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.spark.range(1).count()
+    source = FileSource.parquet(folder, columns=["key", "value"])
+    pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+    rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows")
+    pairs = rows.map(lambda row: (row["key"], row["value"]), pair)
+    pairs.key_by(lambda row: row[0]).process(Totals()).sink_to(Nowhere())
+    began_s = time.monotonic()
+    env.execute("totals")
+    return time.monotonic() - began_s
+
+
+def apply_in_pandas(folder: str, parallelism: int) -> float:
+    import pandas as pd
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", str(parallelism))
+        .getOrCreate()
+    )
+
+    def totals(rows: pd.DataFrame) -> pd.DataFrame:
+        total = 0
+        found = []
+        for count, (key, value) in enumerate(zip(rows["key"], rows["value"], strict=True), 1):
+            total += value
+            found.append((key, count, total))
+        return pd.DataFrame(found, columns=["key", "count", "total"])
+
+    spark.range(1).count()
+    began_s = time.monotonic()
+    made = (
+        spark.read.parquet(folder)
+        .groupBy("key")
+        .applyInPandas(totals, "key bigint, count bigint, total bigint")
+    )
+    made.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - began_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--parallelism", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", help="with the rows, if they are written already")
+    parser.add_argument("--only", choices=CONTENDERS, help="run one once, and print its seconds")
+    args = parser.parse_args()
+    if args.only:
+        run = tidegate if args.only == "tidegate" else apply_in_pandas
+        print(f"seconds {run(args.folder, args.parallelism):.2f}")
+        return
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
+        folder = args.folder or f"{made}/rows"
+        if not args.folder:
+            write_rows(Path(folder), args.rows, args.keys)
+        seconds: dict[str, list[float]] = {each: [] for each in CONTENDERS}
+        for number in range(args.rounds):
+            for contender in CONTENDERS:
+                seconds[contender].append(alone(contender, folder, args.parallelism))
+                print(
+                    f"round {number + 1}  {contender:14} {seconds[contender][-1]:8.1f} s",
+                    flush=True,
+                )
+    own, other = (statistics.median(seconds[each]) for each in CONTENDERS)
+    print(
+        f"{args.rows:,} rows, {args.keys:,} keys: {own:.1f} s and {other:.1f} s, {other / own:.2f}×"
+    )
+
+
+def alone(contender: str, folder: str, parallelism: int) -> float:
+    asked = ["--only", contender, "--folder", folder, "--parallelism", str(parallelism)]
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.batch_on_spark", *asked],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    return float(ran.stdout.split("seconds ")[1])
+
+
+if __name__ == "__main__":
+    main()

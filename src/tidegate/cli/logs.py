@@ -1,0 +1,155 @@
+"""``tidegate logs``: the log of a running job."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tidegate.cli.jobs import DRIVER_GONE, ReachableJob, folder_of, state_of
+from tidegate.cli.main import INTERRUPTED
+from tidegate.cli.options import with_folder
+from tidegate.datastream.process.interrupts import OUTPUT_CLOSED, forget_output
+from tidegate.driver.client.door import follow_log
+from tidegate.errors import PeerLost
+from tidegate.model.control import JobStatus
+from tidegate.model.logs import LEVELS, PAGE_MAX
+from tidegate.telemetry.log_lines import as_json, as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tidegate.cli.jobs import JobFolder, KnownJob
+    from tidegate.model.control import LogRecord
+
+_AGAIN_S: Final = 0.5
+_COLOURS: Final = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class _Ago(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value)
+        if text[-1:] not in _UNITS_S or not text[:-1].isdecimal():
+            self.fail(f"'{text}' is no duration such as 30s, 10m, 2h or 1d", param, ctx)
+        return int(text[:-1]) * _UNITS_S[text[-1]]
+
+
+@click.command(short_help="Show the log of a running job.")
+@click.argument("job")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new records until the job ends.")
+@click.option(
+    "-l",
+    "--level",
+    type=click.Choice(list(LEVELS), case_sensitive=False),
+    default="debug",
+    help="Minimum level.",
+)
+@click.option("-o", "--operator", metavar="NAME", help="Only what this step, or task, has logged.")
+@click.option(
+    "--subtask",
+    type=click.IntRange(min=0),
+    help="Only this subtask; 0 is the one shown as (1).",
+)
+@click.option("-t", "--text", help="Only records with this text, in any case.")
+@click.option(
+    "--since",
+    type=_Ago(),
+    metavar="AGE",
+    help="Only records younger than this, such as 30s or 10m.",
+)
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(1, PAGE_MAX),
+    default=PAGE_MAX,
+    show_default=True,
+    help="Number of most recent records to print first.",
+)
+@click.option("--json", "in_json", is_flag=True, help="Print a JSON object for each record.")
+@with_folder
+def logs(
+    job: str,
+    follow: bool,
+    level: str,
+    operator: str | None,
+    subtask: int | None,
+    text: str | None,
+    since: int | None,
+    lines: int,
+    in_json: bool,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    checkpoints: str | None,
+) -> None:
+    """Show the log of JOB, a name or an id: of its driver, its slots, and functions in them.
+
+    Functions log by Python's logging; the driver keeps the newest records. Ctrl-C ends a log that
+    is followed, not the job.
+    """
+    wanted = {
+        "level": level,
+        "operator": operator,
+        "subtask": subtask,
+        "text": text,
+        "since_ms": None if since is None else int((time.time() - since) * 1_000),
+    }
+    request = {"filter": wanted, "limit": lines, "follow": follow}
+    folder = folder_of(dynamic, config, checkpoints)
+    try:
+        for record in _records(folder, job, request):
+            _print(record, in_json=in_json)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        forget_output()
+        raise click.exceptions.Exit(OUTPUT_CLOSED) from None
+
+
+def _records(folder: JobFolder, job: str, asked: Mapping[str, object]) -> Iterator[LogRecord]:
+    """Records as they come; whoever has been cut off while nobody read goes on behind the last.
+
+    Another driver that has taken the job over is followed then. Raises PeerLost where none has.
+    """
+    request = dict(asked)
+    found = folder.running(job)
+    while True:
+        try:
+            for records, after in follow_log(found.sign, found.name, request):
+                request["after"] = after
+                yield from records
+        except PeerLost:
+            if "after" not in request:
+                raise
+            if (again := _again(folder, found.name)) is None:
+                return
+            if again.sign is None or state_of(again).status == DRIVER_GONE:
+                raise
+            if again.sign != found.sign:  # another driver counts its records anew
+                del request["after"]
+            found = ReachableJob(again.name, again.sign)
+            time.sleep(_AGAIN_S)
+        else:
+            return
+
+
+def _again(folder: JobFolder, name: str) -> KnownJob | None:
+    """The job after its driver has broken off; None if it has ended."""
+    known = next((job for job in folder.jobs() if job.name == name), None)
+    return None if known is None or known.status is not JobStatus.RUNNING else known
+
+
+def _print(record: LogRecord, *, in_json: bool) -> None:
+    if in_json:
+        click.echo(json.dumps(as_json(record)))
+    else:
+        told = as_text(record)
+        colour = _COLOURS.get(told.split(" ", 3)[2])
+        click.secho(told, fg=colour)

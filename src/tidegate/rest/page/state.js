@@ -1,0 +1,69 @@
+/* State by step, task and name: how much there is, and what grows. */
+
+import { html, useState, useEffect } from './vendor/preact-htm/standalone.module.js';
+import { HotKeys } from './hotkeys.js';
+import { KeyGroups } from './groups.js';
+import { ask, pause, POLL_MS, bytes, whole, percent, moment, growth } from './model.js';
+
+const EVERY_MS = 5 * POLL_MS;
+
+export function HeldState({ watched, picture }) {
+  const [{ held, trouble }, setHeld] = useState({ held: null, trouble: '' });
+  const { id, left } = picture.job;
+  useEffect(() => {
+    let on = true;
+    (async () => {
+      for (; on; await pause(document.hidden ? 4 * EVERY_MS : EVERY_MS)) {
+        try {
+          const found = await ask(`jobs/${id}/state`);
+          if (on) setHeld({ held: found, trouble: '' });
+          if (left) return;
+        } catch (error) {
+          if (on) setHeld((shown) => ({ ...shown, trouble: error.message }));
+        }
+      }
+    })();
+    return () => { on = false; };
+  }, [id, left]);
+  const told = trouble && html`<p class="trouble" role="alert">${trouble}</p>`;
+  if (held === null) return told || html`<p class="empty" role="status">Loading the state …</p>`;
+  if (held.checkpoint === null) return html`${told}<p class="empty">State sizes appear after the first completed checkpoint.</p><${HotKeys} picture=${picture} />`;
+  const total = held.steps.reduce((sum, each) => sum + each.bytes, 0);
+  const fastest = Math.max(...held.steps.map((each) => each.grown_a_minute ?? 0));
+  return html`
+    ${told}
+    <section class="figures" aria-label="All state">
+      <p><b>${bytes(total)}</b> in checkpoint ${held.checkpoint}</p><p class="faint">${moment(held.at)}</p>
+    </section>
+    <section class="panel">
+      <h2>By step, the largest first</h2>
+      <div class="scrolled"><table>
+        <thead><tr>${['Step', 'State', 'Share', 'Growth', 'Largest task'].map((head) => html`<th key=${head} scope="col">${head}</th>`)}</tr></thead>
+        <tbody>${held.steps.map((each) => html`
+          <tr key=${each.id}>
+            <td>${each.step} <small>${each.parallelism} ${each.parallelism === 1 ? 'task' : 'tasks'}</small></td>
+            <td>${bytes(each.bytes)}</td>
+            <td>${total ? percent(each.bytes / total) : '–'}</td>
+            <td class=${fastest > 0 && each.grown_a_minute === fastest ? 'bad' : ''}>${growth(each.grown_a_minute)}${fastest > 0 && each.grown_a_minute === fastest ? ', the fastest' : ''}</td>
+            <td>${each.largest && each.bytes > 0 ? html`${each.largest.task}<small>${bytes(each.largest.bytes)}, ${(each.largest.bytes * each.parallelism / each.bytes).toFixed(1)} times the mean</small>` : '–'}</td>
+          </tr>`)}
+        </tbody>
+      </table></div>
+    </section>
+    <${Names} steps=${held.steps} />
+    <${KeyGroups} watched=${watched} picture=${picture} />
+    <${HotKeys} picture=${picture} />`;
+}
+
+function Names({ steps }) {
+  const names = steps.flatMap((each) => each.states).sort((a, b) => b.entries - a.entries);
+  if (!names.length) return html`<p class="faint">Entries are counted only for state kept in memory (HashMap backend).</p>`;
+  return html`
+    <section class="panel">
+      <h2>By name, in memory now</h2>
+      <div class="scrolled"><table>
+        <thead><tr>${['State', 'Operator', 'Entries'].map((head) => html`<th key=${head} scope="col">${head}</th>`)}</tr></thead>
+        <tbody>${names.map((each) => html`<tr key=${each.operator + each.name}><td><code>${each.name}</code></td><td>${each.operator}</td><td>${whole(each.entries)}</td></tr>`)}</tbody>
+      </table></div>
+    </section>`;
+}

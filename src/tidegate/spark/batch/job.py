@@ -1,0 +1,259 @@
+"""A bounded job as one job of Spark: its vertices are stages, its channels are shuffles.
+
+The driver lays the stages together as one DataFrame and collects what the last of them say. Spark
+does the rest: it runs the tasks, again where one dies, puts what is shuffled on disk, and asks for
+executors and gives them back. Sinks commit here, once all tasks have ended.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as sql
+
+from tidegate.errors import ConfigError, GraphError, JobCanceled
+from tidegate.model.topology import Partitioner
+from tidegate.spark.batch.commits import commit_all
+from tidegate.spark.batch.coordinators import Coordinators
+from tidegate.spark.batch.savepoint import FinalSavepoint
+from tidegate.spark.batch.shuffle import SPARK_SCHEMA, WORDS, Committables, Told, said_in
+from tidegate.spark.batch.stage import Stage, stage_function
+from tidegate.spark.session import is_local, lost, workers_python
+from tidegate.storage import paths
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.ids import JobId, OperatorId, VertexId
+    from tidegate.model.settings import JobSettings
+    from tidegate.spark.batch.shuffle import Said
+
+_SETTINGS: Final = {
+    # Rows of a shuffle may be batches of a megabyte.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    # A task is a subtask: two of them cannot become one.
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def check(graph: JobGraph) -> None:
+    """Raises GraphError and ConfigError for a job that stages cannot run."""
+    pipelined = "execution.batch-shuffle-mode: ALL_EXCHANGES_PIPELINED"
+    if graph.settings.restore.path is not None:
+        raise ConfigError(
+            "A batch over Spark's shuffle starts from nothing, not from a snapshot",
+            where=graph.settings.restore.path,
+            remedy=f"Run it as a stream, or with {pipelined}.",
+        )
+    for vertex in graph.topology.vertices:
+        for info, operator in zip(vertex.operators, graph.plan(vertex.id).operators, strict=True):
+            if operator.counts_on_clock:
+                raise GraphError(
+                    "Windows of processing time have no place in a batch: its records came long "
+                    "ago",
+                    where=f"operator '{info.name}'",
+                    remedy="Use windows of event time, or run it with "
+                    "execution.runtime-mode: STREAMING.",
+                )
+
+
+class BatchJob:
+    """Runs the stages of a job on Spark and commits what they prepared.
+
+    savepoints: folder for a savepoint at its end; None for none.
+    """
+
+    def __init__(
+        self, graph: JobGraph, job: JobId, spark: SparkSession, savepoints: str | None
+    ) -> None:
+        self._graph = graph
+        self._job = job
+        self._context = spark.sparkContext
+        self._spark = spark.newSession()
+        for key, value in _SETTINGS.items():
+            self._spark.conf.set(key, value)
+        self._tag = f"tidegate-{secrets.token_hex(6)}"
+        self._kept: list[DataFrame] = []
+        self._cancelled = False
+        self._savepoints = savepoints
+        self._savepoint: FinalSavepoint | None = None
+        self._staged = StagedInputs(graph, job)
+        self.coordinators = Coordinators(graph, self._staged.places, goes_on=savepoints is not None)
+
+    def run(self) -> list[Said]:
+        """Runs all tasks and commits. Gives what they said; the first failure is raised."""
+        try:
+            return self._run()
+        except BaseException:
+            # Once it is complete, it holds what could not be committed.
+            if self._savepoint is not None and not self._savepoint.completed:
+                self._savepoint.discard()
+            raise
+
+    def _run(self) -> list[Said]:
+        try:
+            if self._savepoints is not None:
+                self._savepoint = FinalSavepoint(self._graph, self._job, self._savepoints)
+            self._staged.write()
+            self.coordinators.start()
+            said = self._collected()
+        finally:
+            for frame in self._kept:
+                frame.unpersist()
+            self._staged.delete()
+        for each in said:
+            if each.failure is not None:
+                raise each.failure
+        held: dict[OperatorId, list[bytes]] = {}
+        for each in said:
+            for word in each.words:
+                match word:
+                    case Told(operator, event):
+                        self.coordinators.tell(each, operator, event)
+                    case Committables(operator, data):
+                        held.setdefault(operator, []).extend(data)
+        if self._savepoint is not None:
+            shares = [each.share for each in said if each.share is not None]
+            self._savepoint.complete(shares, self.coordinators.snapshot())
+        commit_all(self._graph, held)
+        return said
+
+    @property
+    def savepoint(self) -> str | None:
+        """Path of the savepoint that it ends with."""
+        return None if self._savepoint is None else self._savepoint.path
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._staged.cancel()
+        self._context.cancelJobsWithTag(self._tag)
+
+    def _collected(self) -> list[Said]:
+        """Runs the tasks; gives what each said, that of one task once."""
+        self._context.addJobTag(self._tag)
+        self._context.setJobDescription(f"tidegate batch of '{self._graph.name}'")
+        try:
+            with workers_python(self._spark):
+                rows = self._said().collect()
+        except Exception as error:  # Spark's, Py4J's: they have no kind in common
+            if self._cancelled:
+                raise JobCanceled("the job was canceled") from error
+            raise lost("Spark could not run the job", str(error)) from error
+        finally:
+            self._context.removeJobTag(self._tag)
+            self._context.setJobDescription(cast("str", None))
+        said: dict[object, Said] = {}
+        for row in rows:
+            for each in said_in(bytes(row[0])):
+                said.setdefault(each.task.subtask, each)
+        return list(said.values())
+
+    def _said(self) -> DataFrame:
+        """The words of the last tasks, which have those of all tasks before them."""
+        topology, frames = self._graph.topology, dict[object, "DataFrame"]()
+        for vertex in topology.vertices:
+            frames[vertex.id] = self._stage(vertex.id, frames)
+        last = [frames[each.id] for each in topology.vertices if not topology.outputs(each.id)]
+        return _united(last).select("data")
+
+    def _stage(self, vertex: VertexId, frames: Mapping[object, DataFrame]) -> DataFrame:
+        topology = self._graph.topology
+        path = tuple(sys.path) if is_local(self._spark) else ()
+        stage = Stage(
+            self._job,
+            topology,
+            vertex,
+            self._graph.plans[vertex],
+            task_settings(self._graph, self.savepoint),
+            self.coordinators.events(vertex),
+            path,
+            None if self._savepoint is None else self._savepoint.barrier,
+        )
+        parallelism = stage.parallelism
+        if stage.inputs:
+            given = self._input(stage, frames, parallelism)
+        else:
+            given = self._spark.range(0, parallelism, 1, parallelism)
+        made = given.mapInArrow(stage_function(stage), SPARK_SCHEMA)
+        if len({topology.edges[edge].target for edge in stage.outputs}) > 1:
+            # Whoever reads it first has it written down, for the others.
+            made = made.persist(StorageLevel.DISK_ONLY)
+            self._kept.append(made)
+        return made
+
+    def _input(
+        self, stage: Stage, frames: Mapping[object, DataFrame], parallelism: int
+    ) -> DataFrame:
+        topology = self._graph.topology
+        by_source: dict[VertexId, list[int]] = {}
+        for edge in stage.inputs:
+            by_source.setdefault(topology.edges[edge].source, []).append(edge)
+        parts: list[DataFrame] = []
+        for source, edges in by_source.items():
+            part = frames[source]
+            if len(edges) < len(topology.outputs(source)):
+                part = part.where(sql.col("edge").isin(*edges, WORDS))
+            parts.append(part)
+        rows = _united(parts).repartitionById(parallelism, "target")
+        kinds = {topology.edges[edge].partitioner for edge in stage.inputs}
+        if Partitioner.HASH in kinds:
+            rows = rows.sortWithinPartitions(sql.col("time").asc_nulls_first())
+        return rows
+
+
+class StagedInputs:
+    """Files that have to be written before sources read them. places: folders, by operator."""
+
+    def __init__(self, graph: JobGraph, job: JobId) -> None:
+        self._graph = graph
+        self._folder = f"tidegate-batch-{job}"
+        checkpoints = graph.settings.checkpoints.directory
+        self._roots = {each: staged.root(checkpoints) for each, staged in graph.staged.items()}
+        self.places = {
+            operator: paths.join(paths.absolute(root), self._folder, operator.hex())
+            for operator, root in self._roots.items()
+        }
+
+    def write(self) -> None:
+        for operator, staged in self._graph.staged.items():
+            staged.write(self.places[operator])
+
+    def cancel(self) -> None:
+        for staged in self._graph.staged.values():
+            staged.cancel()
+
+    def delete(self) -> None:
+        for root in set(self._roots.values()):
+            Stores().open(root).delete_folder(self._folder)
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame:
+    first, *others = frames
+    for other in others:
+        first = first.unionAll(other)
+    return first
+
+
+def task_settings(graph: JobGraph, savepoint: str | None = None) -> JobSettings:
+    """Settings of its tasks: as if a checkpoint came at the end, which sinks wait for.
+
+    savepoint: folder of the one that it ends with. Its results are those of a stream up to there,
+    and state goes into files there.
+    """
+    checkpoints = replace(graph.settings.checkpoints, interval_ms=1, unaligned=False)
+    slot = replace(graph.settings.slot, debloat=None, replay=None)
+    if savepoint is not None:
+        directory = checkpoints.directory or savepoint
+        checkpoints = replace(checkpoints, storage="filesystem", directory=directory)
+        slot = replace(slot, final_only=False, watermark_ms=1)
+    return replace(graph.settings, checkpoints=checkpoints, slot=slot)

@@ -1,0 +1,67 @@
+"""The savepoint that a batch ends with: each task writes its share, the driver its metadata."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from flinkformat.snapshots import SavepointFormatType
+from tidegate.checkpoint.coordinator.pending import Acknowledgements
+from tidegate.checkpoint.coordinator.plan import CheckpointPlan
+from tidegate.checkpoint.coordinator.requests import properties_of
+from tidegate.checkpoint.provenance import encoded
+from tidegate.clock import SystemClock
+from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
+from tidegate.model.versions import versions
+from tidegate.spark.batch.shuffle import ONLY
+from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.secret_file import signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.control import CheckpointAcknowledged
+    from tidegate.model.ids import JobId, OperatorId
+
+
+class FinalSavepoint:
+    """Makes a new folder below a target, and completes it. Raises StorageFailed.
+
+    completed: its metadata is written, so it belongs to the user.
+    """
+
+    def __init__(self, graph: JobGraph, job: JobId, target: str) -> None:
+        self.completed = False
+        self._graph = graph
+        self._storage = CheckpointStorage(job, graph.settings.checkpoints)
+        self.path = self._storage.initialize_savepoint_location(target, secrets.randbits(64))
+
+    @property
+    def barrier(self) -> Barrier:
+        """The barrier that is the last element of each task's input."""
+        options = CheckpointOptions(SnapshotKind.SUSPEND, target=self.path, canonical=True)
+        return Barrier(ONLY, SystemClock().wall_ms(), options)
+
+    def complete(
+        self, shares: Sequence[CheckpointAcknowledged], coordinators: Mapping[OperatorId, bytes]
+    ) -> None:
+        """Write its metadata. coordinators: their states."""
+        executions = tuple(share.execution for share in shares)
+        plan = CheckpointPlan((), executions, (), ())
+        told = Acknowledgements(ONLY, plan, self._graph.topology)
+        for share in shares:
+            told.add(share, share.state)
+        kind, settings = SnapshotKind.SUSPEND, self._graph.settings.checkpoints
+        metadata = told.metadata(
+            coordinators,
+            {"job_name": self._graph.name, "versions": versions()},
+            properties_of(kind, SavepointFormatType.CANONICAL, settings),
+        )
+        files = self._storage.files
+        files.write_metadata(self.path, encoded(metadata, signing_key(self._storage.key_file)))
+        self.completed = True
+
+    def discard(self) -> None:
+        """Delete what there is of it."""
+        self._storage.files.discard(self.path, ())

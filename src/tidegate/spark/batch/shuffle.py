@@ -1,0 +1,320 @@
+"""Elements as rows of Spark's shuffle, and back.
+
+Rows without event time travel as batches, one to a row of Spark, in the bytes that they have
+between slots: nobody has to put them in order. Rows with event time travel one by one, so that
+Spark brings those of all senders into the order of their times, on disk where they are many.
+
+Each row of Spark names the subtask that it is for and the edge that it came over. What tasks have
+to say to others, and to the driver, is said in such rows too, so it holds for the very attempt
+whose rows are read.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.api import ship
+from tidegate.api.rows.column_rows import ColumnRows, RowForm
+from tidegate.model.elements import RowBatch
+from tidegate.model.ids import CheckpointId
+from tidegate.model.nullable import Nullable
+from tidegate.transport.codec import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from tidegate.errors import TidegateError
+    from tidegate.model.control import CheckpointAcknowledged, SubtaskFigures
+    from tidegate.model.elements import Batch, OperatorEvent
+    from tidegate.model.ids import ExecutionId, OperatorId
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("target", pa.int32(), nullable=False),
+        pa.field("edge", pa.int32(), nullable=False),
+        pa.field("time", pa.int64()),
+        pa.field("form", pa.int64(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+SPARK_SCHEMA: Final = (
+    "target int not null, edge int not null, time bigint, form bigint not null, "
+    "data binary not null"
+)
+
+ONLY: Final = CheckpointId(1)
+"""The checkpoint at the end of a batch."""
+
+WHOLE: Final = 0
+"""Form of a row of Spark that holds a batch."""
+
+PICKLED: Final = 1
+"""Form of a record that is a pickle of its value, key and key group."""
+
+_FORMS: Final = 2
+"""Columns of records have the forms from here on, as their sender has numbered them."""
+
+WORDS: Final = -1
+"""The edge of a row that holds words of a task. It has no time, so it comes before records."""
+
+SENDER_BITS: Final = 12
+"""A form's number says in these bits which one of its sender's it is, above them who that is."""
+
+BATCH_BYTES: Final = 1 << 20
+"""Rows of Spark are given on once they hold about as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committables:
+    """Output of a sink that is to be committed once all tasks have ended."""
+
+    operator: OperatorId
+    data: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A message of an operator to its coordinator."""
+
+    operator: OperatorId
+    event: OperatorEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Words of one task, and what it has done. failure: rows behind this are not all.
+
+    share: of the savepoint that the batch ends with.
+    """
+
+    task: ExecutionId
+    words: Sequence[Committables | Told]
+    figures: SubtaskFigures | None
+    failure: TidegateError | None = None
+    share: CheckpointAcknowledged | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the bytes of a record hold its fields, its key and its key group, one after another."""
+
+    form: RowForm
+    kinds: tuple[str, ...]
+    width: int
+    key_column: int | None
+
+    @property
+    def type(self) -> np.dtype[Any]:
+        fields = [(f"f{index}", kind) for index, kind in enumerate(self.kinds)]
+        return np.dtype([*fields, ("group", "<i2")])
+
+
+def layout_of(batch: Batch) -> Layout | None:
+    """The layout of the records of a batch; None where they have to be pickled."""
+    if not isinstance(batch, ColumnRows):
+        return None
+    columns = batch.columns
+    if any(isinstance(each, Nullable) or each.dtype.hasobject for each in columns):
+        return None
+    kinds = tuple(each.dtype.str for each in cast("Any", columns))
+    return Layout(batch.form, kinds, batch.width, batch.key_column)
+
+
+class ShuffleWriter:
+    """Gathers what a task emits as rows of Spark.
+
+    sender: a number that no other task of the job has. watermarks: the last one over each edge.
+    """
+
+    def __init__(self, sender: int) -> None:
+        self._sender = sender
+        self._layouts: dict[Layout, int] = {}
+        self._parts: list[pa.RecordBatch] = []
+        self.watermarks: dict[int, int] = {}
+        self.waiting_bytes = 0
+
+    def batch(self, batch: Batch, edge: int, target: int) -> None:
+        """Writes a batch as it is. target: the subtask that it is for."""
+        self._add_one(target, edge, b"".join(bytes(part) for part in encode(batch)))
+
+    def records(self, batch: RowBatch, edge: int, target: int) -> None:
+        """Writes records that have event times, one by one."""
+        layout = layout_of(batch)
+        if layout is None:
+            keys, groups = cast("list[object]", batch.keys), cast("list[int]", batch.key_groups)
+            records = zip(batch.values, keys, groups, strict=True)
+            data = pa.array(map(_pickled, records), pa.binary())
+            times = pa.array(cast("list[int]", batch.timestamps_ms), pa.int64())
+            self._add(target, edge, times, PICKLED, data)
+            return
+        columns = cast("ColumnRows", batch)
+        records = np.empty(len(batch), layout.type)
+        for index, column in enumerate(columns.columns):
+            records[f"f{index}"] = column
+        records["group"] = 0 if columns.groups is None else columns.groups
+        times = pa.array(cast("NDArray[np.int64]", columns.stamps))
+        self._add(target, edge, times, self._number(layout), _binaries(records))
+
+    def said(self, said: Sequence[Said], targets: Sequence[int], *, to_all: bool = False) -> None:
+        """Writes words for the first of these subtasks, so that each reaches the driver once.
+
+        to_all: all are to hear them. The others are told the layouts of the records alone.
+        """
+        layouts = {number: layout for layout, number in self._layouts.items()}
+        for target in targets:
+            heard = said if to_all or target == targets[0] else ()
+            data = ship.dumps((layouts, self.watermarks, heard), name="words of a task")
+            self._add_one(target, WORDS, data)
+
+    def take(self) -> list[pa.RecordBatch]:
+        """Takes what has been gathered, as one batch where there is anything."""
+        taken, self._parts, self.waiting_bytes = self._parts, [], 0
+        return [pa.concat_batches(taken)] if taken else []
+
+    def _number(self, layout: Layout) -> int:
+        number = self._layouts.get(layout)
+        if number is None:
+            assert len(self._layouts) < (1 << SENDER_BITS) - _FORMS, "records have a few layouts"
+            number = (self._sender << SENDER_BITS) + _FORMS + len(self._layouts)
+            self._layouts[layout] = number
+        return number
+
+    def _add_one(self, target: int, edge: int, data: bytes) -> None:
+        self._add(target, edge, pa.nulls(1, pa.int64()), WHOLE, pa.array([data], pa.binary()))
+
+    def _add(self, target: int, edge: int, times: pa.Array, form: int, data: pa.Array) -> None:
+        count = len(data)
+        part = pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.full(count, target, np.int32)),
+                pa.array(np.full(count, edge, np.int32)),
+                times,
+                pa.array(np.full(count, form, np.int64)),
+                data,
+            ],
+            schema=SCHEMA,
+        )
+        self._parts.append(part)
+        self.waiting_bytes += part.nbytes
+
+
+def _pickled(record: object) -> bytes:
+    try:
+        return pickle.dumps(record, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return ship.dumps(record, name="a record")
+
+
+def _binaries(records: NDArray[Any]) -> pa.Array:
+    """The bytes of each record, without a look at any."""
+    size, count = records.dtype.itemsize, len(records)
+    offsets = (np.arange(count + 1) * size).astype(np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(records.tobytes())]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A batch that came over an edge, or words. Records with times come in their order.
+
+    watermarks: the last ones of a sender, by edge. time_ms: of the last record, if they have times.
+    """
+
+    edge: int
+    batch: Batch | None = None
+    said: Sequence[Said] = ()
+    watermarks: Mapping[int, int] = field(default_factory=dict[int, int])
+    time_ms: int | None = None
+
+
+class ShuffleReader:
+    """Makes elements of rows of Spark, in their order."""
+
+    def __init__(self) -> None:
+        self._layouts: list[Layout] = []
+        self._forms = {WHOLE: WHOLE, PICKLED: PICKLED}
+
+    def read(self, rows: pa.RecordBatch) -> Iterator[Came]:
+        """Yields what these rows hold."""
+        edges = rows.column(1).to_numpy(zero_copy_only=False)
+        is_word = edges == WORDS
+        if is_word.any():
+            # Ahead of the records behind them, whose layouts they may tell.
+            for data in rows.column(4).filter(pa.array(is_word)):
+                layouts, watermarks, said = _words(data.as_py())
+                self._learn(layouts)
+                yield Came(WORDS, said=said, watermarks=watermarks)
+            rows, edges = rows.filter(pa.array(~is_word)), edges[~is_word]
+        numbers, places = np.unique(
+            rows.column(3).to_numpy(zero_copy_only=False), return_inverse=True
+        )
+        # Records of one layout come from many senders, and would else be taken one by one.
+        own = [self._forms.get(number, number) for number in numbers.tolist()]
+        forms = np.array(own, np.int64)[places]
+        change = (edges[1:] != edges[:-1]) | (forms[1:] != forms[:-1])
+        starts = [0, *(np.flatnonzero(change) + 1).tolist(), len(rows)]
+        for start, stop in pairwise(starts):
+            if stop > start:
+                part = rows.slice(start, stop - start)
+                yield from self._run(int(edges[start]), int(forms[start]), part)
+
+    def _run(self, edge: int, form: int, rows: pa.RecordBatch) -> Iterator[Came]:
+        if form == WHOLE:
+            for data in rows.column(4):
+                yield Came(edge, cast("Batch", decode(memoryview(data.as_buffer()))))
+        else:
+            times = rows.column(2).to_numpy(zero_copy_only=False)
+            if form == PICKLED:
+                batch = self._pickles(rows, times)
+            else:
+                batch = self._columns(rows, times, self._layouts[form - _FORMS])
+            yield Came(edge, batch, time_ms=int(times[-1]))
+
+    def _learn(self, layouts: Mapping[int, Layout]) -> None:
+        for number, layout in layouts.items():
+            if layout not in self._layouts:
+                self._layouts.append(layout)
+            self._forms[number] = _FORMS + self._layouts.index(layout)
+
+    def _pickles(self, rows: pa.RecordBatch, times: NDArray[np.int64]) -> RowBatch:
+        loads = pickle.loads
+        records = [loads(data.as_buffer()) for data in rows.column(4)]
+        values, keys, groups = map(list, zip(*records, strict=True))
+        return RowBatch(values, times.tolist(), keys, groups)
+
+    def _columns(
+        self, rows: pa.RecordBatch, times: NDArray[np.int64], layout: Layout
+    ) -> ColumnRows:
+        column = rows.column(4)
+        kind = layout.type
+        _, offsets, data = column.buffers()
+        # Records before them may have another size.
+        start = int(np.frombuffer(offsets, np.int32, 1, 4 * column.offset)[0])
+        records = np.frombuffer(data, kind, len(column), start)
+        groups = np.ascontiguousarray(records["group"])
+        return ColumnRows(
+            [np.ascontiguousarray(records[f"f{index}"]) for index in range(len(layout.kinds))],
+            form=layout.form,
+            stamps=times,
+            key_column=layout.key_column,
+            groups=None if layout.key_column is None else groups,
+            width=layout.width,
+        )
+
+
+def said_in(data: bytes) -> Sequence[Said]:
+    """The words in the data of a row of Spark."""
+    return _words(data)[2]
+
+
+def _words(data: bytes) -> tuple[Mapping[int, Layout], Mapping[int, int], Sequence[Said]]:
+    return cast("Any", ship.loads(data, name="words of a task"))

@@ -1,0 +1,569 @@
+"""A subtask in a task of Spark: its input is the shuffle's, and what it emits goes into the next.
+
+The subtask is the one that slots host, with its operators, its state and its turns. It comes alone:
+nobody sends it barriers, no link leads anywhere, and nothing is left of it when the task ends but
+the rows that it gave to Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.rows.column_rows import ColumnRows, joined
+from tidegate.clock import SystemClock
+from tidegate.config.log import process_log
+from tidegate.model.chance import SeededChance
+from tidegate.model.control import CheckpointAcknowledged, Deploy
+from tidegate.model.deployment import Deployment
+from tidegate.model.elements import (
+    MAX_WATERMARK_MS,
+    MIN_TIMESTAMP_MS,
+    ArrowBatch,
+    EndOfData,
+    RowBatch,
+    Watermark,
+)
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
+from tidegate.model.topology import Partitioner, Topology
+from tidegate.operators.sinks.sink import committables_state
+from tidegate.slot.channel_state import ChannelStateStorage
+from tidegate.slot.driver_link import as_ours
+from tidegate.slot.loop.beside import DaemonThreads
+from tidegate.slot.subtask.builder import StatesInMemory, build, load
+from tidegate.slot.subtask.hosted import await_closing
+from tidegate.spark.batch.shuffle import (
+    BATCH_BYTES,
+    ONLY,
+    Committables,
+    Said,
+    ShuffleReader,
+    ShuffleWriter,
+    Told,
+)
+from tidegate.spark.slot_task import imports_from
+from tidegate.storage.checkpoints import CheckpointStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from tidegate.errors import TidegateError
+    from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
+    from tidegate.model.elements import Barrier, Batch, Element, Mark, OperatorEvent
+    from tidegate.model.ids import ChannelId, CheckpointId, JobId, OperatorId, VertexId
+    from tidegate.model.settings import JobSettings
+    from tidegate.slot.subtask.chain import ChainedOperator
+    from tidegate.slot.subtask.context import Waiting
+    from tidegate.slot.subtask.snapshot import SubtaskSnapshot
+
+_AT_ONCE_ROWS: Final = 65_536
+"""Rows for one subtask that are gathered before they are given to Spark, at most."""
+
+_GATHERED_ROWS: Final = 8 * _AT_ONCE_ROWS
+"""Rows that are gathered for all subtasks of a step, where each gets at least a full batch."""
+
+_SUBTASK_BITS: Final = 32
+_CALLS_AT_ONCE: Final = 4
+_ENCODE_MS: Final = 50.0
+_HELD_UP_S: Final = 0.001
+_BEAT_S: Final = 0.005
+"""Longer than the interval of watermarks in a batch that ends with a savepoint."""
+
+_TURNS_AT_ONCE: Final = 64
+_WAKE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A vertex as tasks of Spark get it.
+
+    events: what the coordinators of its operators have to say, by subtask. path: the driver's
+    import path on the same machine, else (). barrier: of the savepoint that the batch ends with.
+    """
+
+    job: JobId
+    topology: Topology
+    vertex: VertexId
+    plan: bytes
+    settings: JobSettings
+    events: Mapping[int, Sequence[tuple[OperatorId, OperatorEvent]]] = field(
+        default_factory=dict[int, "Sequence[tuple[OperatorId, OperatorEvent]]"]
+    )
+    path: tuple[str, ...] = ()
+    barrier: Barrier | None = None
+
+    @property
+    def parallelism(self) -> int:
+        return self.topology.vertex(self.vertex).parallelism
+
+    @property
+    def position(self) -> int:
+        """Place of the vertex in the topology."""
+        return [each.id for each in self.topology.vertices].index(self.vertex)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.topology.inputs(self.vertex)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return self.topology.outputs(self.vertex)
+
+    @property
+    def as_seen(self) -> Topology:
+        """The topology as a task sees it: one channel for all rows that come over an edge."""
+        sources = {self.topology.edges[edge].source for edge in self.inputs}
+        vertices = tuple(
+            replace(each, parallelism=1) if each.id in sources else each
+            for each in self.topology.vertices
+        )
+        return Topology(vertices, self.topology.edges)
+
+
+def stage_function(
+    stage: Stage,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``: rows of a shuffle to rows of the next."""
+
+    def run_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None, "a stage's function runs in a task of Spark"
+        with imports_from(stage.path):
+            first = next(batches)
+            # Spark may run several stages as one, so the number of a partition tells nothing.
+            index = first.column(0)[0].as_py() % stage.parallelism
+            own = StageTask(stage, index, task.taskAttemptId())
+            yield from own.run(chain((first,), batches))
+
+    return run_stage
+
+
+class StageHost:
+    """The `Host` of a subtask in a task of Spark. attempt: no two tasks have the same.
+
+    writer: takes what it emits. words: what its operators say. failure: of the subtask. share: of a
+    savepoint, once it is written.
+    """
+
+    def __init__(self, stage: Stage, index: int, attempt: int) -> None:
+        execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
+        deploy = Deploy(execution, stage.plan, stage.as_seen, {}, {}, {})
+        self.deployment = Deployment(stage.job, stage.settings, deploy)
+        self.clock = SystemClock()
+        self.chance = SeededChance(attempt)
+        self.log = process_log().bind(subtask=self.deployment.task_name)
+        in_flight = ChannelStateStorage(_nothing, _never, self.chance.bits64, _never)
+        self.channel_state = in_flight.writer(execution, 1)
+        self.writer = ShuffleWriter((stage.position << _SUBTASK_BITS) + index)
+        self.words: list[Committables | Told] = []
+        self.failure: TidegateError | None = None
+        self.share: CheckpointAcknowledged | None = None
+        self.moved = asyncio.Event()
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(ThreadPoolExecutor(_CALLS_AT_ONCE, "tidegate-blocking"))
+        self.channels: list[_ToSubtask] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.subtask = build(load(self.deployment), self.deployment, self, StatesInMemory())
+
+    async def moves(self) -> None:
+        """Wait until something is ready; a look now and then costs nothing beside that."""
+        self.moved.clear()
+        try:
+            await asyncio.wait_for(self.moved.wait(), _WAKE_S)
+        except TimeoutError:
+            self.subtask.wake()
+
+    async def quiet(self) -> None:
+        """Wait until nothing runs beside the subtask. Raises its failure."""
+        while self._tasks:
+            await asyncio.wait(self._tasks, timeout=_WAKE_S)
+            if self.failure is not None:
+                raise self.failure
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await await_closing(self.subtask.chain.close(self.log), self.log)
+        await self.loop.shutdown_default_executor()
+
+    # --- Host ---
+
+    @property
+    def takes_input(self) -> bool:
+        return self.subtask.chain.takes_input
+
+    @property
+    def busy(self) -> int:
+        return len(self._tasks)
+
+    def ready(self) -> None:
+        self.moved.set()
+
+    def wake(self) -> None:
+        self.subtask.wake()
+        self.moved.set()
+
+    def wake_at(self, at_ms: int) -> None:
+        self.call_at(at_ms, self.wake)
+
+    def call_at(self, at_ms: int, act: Callable[[], None]) -> None:
+        delay_s = max(0, at_ms - self.clock.monotonic_ms()) / 1000
+        self.loop.call_later(delay_s, act)
+
+    def skipped(self, rows: int) -> None:
+        self.subtask.input.rows_skipped += rows
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        return self.loop.run_in_executor(None, call)
+
+    def threads(self, limit: int) -> DaemonThreads:
+        return DaemonThreads(limit)
+
+    def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
+        self.words.append(Told(operator, event))
+
+    def to_producer(self, channel: ChannelId) -> _Unbounded:
+        return _Unbounded()
+
+    def to_consumer(self, channel: ChannelId) -> _ToSubtask:
+        edge = self.deployment.deploy.topology.edges[channel.edge]
+        readers = self.deployment.deploy.topology.vertex(edge.target).parallelism
+        made = _ToSubtask(
+            self.writer,
+            channel,
+            ordered=edge.partitioner is Partitioner.HASH,
+            rows_max=max(self.deployment.settings.slot.rows, _GATHERED_ROWS // readers),
+        )
+        self.channels.append(made)
+        return made
+
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        task = self.loop.create_task(self._guarded(coroutine))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.moved.set()
+
+    async def _guarded(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.subtask.fail(error)
+
+    def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
+        async def wait() -> None:
+            await awaited
+            waiting.awaited_done()
+
+        self.start(wait())
+
+    def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
+        self.failure = error
+
+    def failing(self, error: Exception) -> None:
+        """No replay bundle is made of a task: it can be run again as it is."""
+
+    def decline(self, declined: CheckpointDeclined) -> None:
+        raise AssertionError("nobody triggers checkpoints")
+
+    def cut(self, snapshot: SubtaskSnapshot) -> None:
+        self.start(self._write(snapshot))
+
+    async def _write(self, snapshot: SubtaskSnapshot) -> None:
+        storage = CheckpointStorage(self.deployment.job, self.deployment.settings.checkpoints)
+        place = storage.place(snapshot.barrier, self.deployment.execution, self.chance.bits64)
+        ready = asyncio.ensure_future(snapshot.ready(place, self.run_blocking, self.moved.set))
+        while not ready.done() and not snapshot.encode(_ENCODE_MS):
+            await asyncio.wait((ready,), timeout=_HELD_UP_S if snapshot.is_held_up else 0)
+        await ready
+        await snapshot.durable()
+        states = await snapshot.write(place, self.run_blocking)
+        self.share = CheckpointAcknowledged(
+            self.deployment.execution,
+            snapshot.checkpoint,
+            states or None,
+            snapshot.figures(self.clock.precise_s(), place),
+        )
+
+    def stop_snapshot(self, checkpoint: CheckpointId) -> None: ...
+
+    def is_writing(self, checkpoint: CheckpointId) -> bool:
+        return False
+
+
+class StageTask:
+    """One subtask of a stage, from its first row to its last. attempt: as of `StageHost`."""
+
+    def __init__(self, stage: Stage, index: int, attempt: int) -> None:
+        self._stage = stage
+        self._index = index
+        self._host = StageHost(stage, index, attempt)
+        self._subtask = self._host.subtask
+        self._writer = self._host.writer
+        self._heard: list[Said] = []
+        self._watermarks: dict[int, int] = {}
+        self._figures: SubtaskFigures | None = None
+
+    # --- the task ---
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of the next shuffle. What goes wrong in the subtask is said in them as a word."""
+        host, is_whole = self._host, False
+        try:
+            yield from self._run(batches)
+            is_whole = True
+        except _FailedBefore:
+            pass
+        except Exception as error:
+            host.failure = as_ours(error, host.deployment.task_name)
+        if not is_whole:
+            for _ in batches:  # Spark gives the rest whether or not anybody reads it
+                pass
+        own = Said(host.deployment.execution, host.words, self._figures, host.failure, host.share)
+        self._writer.said([*self._heard, own], self._readers, to_all=not is_whole)
+        yield from self._writer.take()
+
+    def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        subtask = self._subtask
+        try:
+            self._on_loop(self._begin())
+            if subtask.input.is_source:
+                for _ in batches:
+                    pass
+            else:
+                for batch in batches:
+                    yield from self._read(batch)
+            if self._stage.barrier is None:
+                yield from self._end()
+            else:
+                yield from self._stop(self._stage.barrier)
+            self._on_loop(self._leave())
+            yield from self._writer.take()
+        finally:
+            self._on_loop(self._host.close())
+            self._host.loop.close()
+
+    def _on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self._host.loop.run_until_complete(coroutine)
+
+    async def _begin(self) -> None:
+        subtask = self._subtask
+        subtask.ending.goes_on = self._stage.barrier is not None
+        for output in subtask.outputs.channels:
+            output.resize(_AT_ONCE_ROWS)
+            output.granted(sys.maxsize)
+        subtask.chain.open()
+        subtask.start()
+        for operator, event in self._stage.events.get(self._index, ()):
+            subtask.event(operator, event)
+
+    def _read(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        gate = self._subtask.input.gate
+        for came in self._reader.read(rows):
+            self._heard += came.said
+            for edge, ms in came.watermarks.items():
+                self._watermarks[edge] = min(ms, self._watermarks.get(edge, ms))
+            if any(said.failure for said in came.said):
+                raise _FailedBefore
+            if came.batch is None:
+                continue
+            gate.put(self._inputs[came.edge], came.batch)
+            if came.time_ms is not None and self._stage.barrier is not None:
+                self._advance(came.time_ms)
+            yield from self._go_on(lambda: not gate.readable and self._subtask.chain.idle)
+
+    @cached_property
+    def _reader(self) -> ShuffleReader:
+        return ShuffleReader()
+
+    @cached_property
+    def _inputs(self) -> Mapping[int, Any]:
+        return {channel.id.edge: channel for channel in self._subtask.input.gate.inputs}
+
+    def _mark(self, mark: Mark) -> None:
+        for channel in self._inputs.values():
+            self._subtask.input.gate.put(channel, mark)
+
+    def _advance(self, time_ms: int | None) -> None:
+        """Event time goes with the records, up to where their senders have brought it."""
+        for edge, channel in self._inputs.items():
+            last_ms = self._watermarks.get(edge, MIN_TIMESTAMP_MS)
+            ms = last_ms if time_ms is None else min(last_ms, time_ms - 1)
+            if ms > MIN_TIMESTAMP_MS:
+                self._subtask.input.gate.put(channel, Watermark(ms))
+
+    def _go_on(self, done: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
+        """Work until that is the case; gives what has been gathered meanwhile."""
+        while not self._on_loop(self._work(done)):
+            yield from self._writer.take()
+        if self._writer.waiting_bytes >= BATCH_BYTES:
+            yield from self._writer.take()
+
+    async def _work(self, done: Callable[[], bool]) -> bool:
+        """True once it is done; false where rows have to be given on before."""
+        subtask, writer = self._subtask, self._writer
+        while True:
+            for _ in range(_TURNS_AT_ONCE):
+                work = subtask.next_work()
+                if work is None:
+                    break
+                subtask.turn(work)
+                if writer.waiting_bytes >= BATCH_BYTES:
+                    return False
+            await asyncio.sleep(0)
+            if self._host.failure is not None:
+                raise self._host.failure
+            if subtask.next_work() is not None:
+                continue
+            if done():
+                return True
+            await self._host.moves()
+
+    # --- its end ---
+
+    def _end(self) -> Iterator[pa.RecordBatch]:
+        """Event time ends, the operators finish, and are cut for what the driver commits."""
+        subtask = self._subtask
+        if not subtask.input.is_source:
+            self._mark(Watermark(MAX_WATERMARK_MS))
+            self._mark(EndOfData())
+        yield from self._go_on(lambda: subtask.ending.operators_finished)
+        self._on_loop(self._cut())
+
+    async def _cut(self) -> None:
+        context = SnapshotContext(ONLY, self._host.clock.wall_ms())
+        for each in reversed(self._subtask.chain.operators):
+            durable = each.operator.snapshot(context)
+            if durable is not None:
+                await durable
+
+    def _stop(self, barrier: Barrier) -> Iterator[pa.RecordBatch]:
+        """Event time ends where its input ends, and the operators go into the savepoint."""
+        subtask, host = self._subtask, self._host
+        if subtask.input.is_source:
+            yield from self._go_on(lambda: subtask.ending.has_come)
+        else:
+            self._advance(None)
+            yield from self._go_on(lambda: not subtask.input.gate.readable and subtask.chain.idle)
+        self._on_loop(self._last_beat())
+        yield from self._go_on(lambda: subtask.chain.idle)
+        if subtask.input.is_source:
+            subtask.trigger(barrier)
+        else:
+            self._mark(barrier)
+        yield from self._go_on(lambda: host.share is not None)
+
+    async def _last_beat(self) -> None:
+        """Have what makes watermarks at intervals make the last one."""
+        await asyncio.sleep(_BEAT_S)
+        self._subtask.wake()
+
+    async def _leave(self) -> None:
+        """Complete what need not be committed; the driver does the rest once all have ended."""
+        self._subtask.outputs.flush()
+        for each in reversed(self._subtask.chain.operators):
+            if not self._leaves_commits(each):
+                each.operator.on_complete(ONLY)
+        await self._host.quiet()
+        self._subtask.outputs.flush()
+        for channel in self._host.channels:
+            channel.flush()
+        self._figures = self._subtask.figures
+
+    def _leaves_commits(self, each: ChainedOperator) -> bool:
+        """Leave what an operator would commit to the driver; false where there is nothing."""
+        if getattr(each.operator, "committer", None) is None:
+            return False
+        held = tuple(data for _, data in committables_state(each.context).get())
+        if held:
+            self._host.words.append(Committables(each.context.info.operator, held))
+        return bool(held)
+
+    @property
+    def _readers(self) -> Sequence[int]:
+        """Subtasks behind this one: all that records may go to, or one for what is said."""
+        topology = self._stage.topology
+        counts = [
+            topology.vertex(topology.edges[e].target).parallelism for e in self._stage.outputs
+        ]
+        return range(max(counts, default=1))
+
+
+class _Unbounded:
+    """The sending end of an input: Spark sends what is asked for."""
+
+    def grant(self) -> None: ...
+
+    def resize(self, rows: int) -> None: ...
+
+
+class _ToSubtask:
+    """The reading end of a channel. ordered: records with event times come in their order.
+
+    rows_max: so many rows as columns are gathered.
+    """
+
+    def __init__(
+        self, writer: ShuffleWriter, channel: ChannelId, *, ordered: bool, rows_max: int
+    ) -> None:
+        self._writer = writer
+        self._edge = channel.edge
+        self._target = channel.consumer
+        self._ordered = ordered
+        self._rows_max = min(rows_max, _AT_ONCE_ROWS)
+        self._gathered: list[ColumnRows] = []
+        self._rows = 0
+
+    def send(self, element: Element) -> int:
+        if isinstance(element, RowBatch) and self._ordered and element.timestamps_ms is not None:
+            self._writer.records(element, self._edge, self._target)
+        elif isinstance(element, ColumnRows):
+            self._gather(element)
+        elif isinstance(element, RowBatch | ArrowBatch):
+            self.flush()
+            self._write(element)
+        elif isinstance(element, Watermark):
+            self._writer.watermarks[self._edge] = element.ms
+        return 0
+
+    def _gather(self, batch: ColumnRows) -> None:
+        if self._gathered and self._gathered[0].shape != batch.shape:
+            self.flush()
+        self._gathered.append(batch)
+        self._rows += len(batch)
+        if self._rows >= self._rows_max:
+            self.flush()
+
+    def flush(self) -> None:
+        gathered, self._gathered, self._rows = self._gathered, [], 0
+        if gathered:
+            self._write(joined(gathered))
+
+    def _write(self, batch: Batch) -> None:
+        self._writer.batch(batch, self._edge, self._target)
+
+
+class _FailedBefore(Exception):
+    """A task before this one has failed: what comes of it is not all."""
+
+
+def _nothing() -> None:
+    return None
+
+
+def _never(work: object) -> Any:
+    raise AssertionError("a task of Spark keeps no in-flight data")

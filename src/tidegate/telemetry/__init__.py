@@ -1,0 +1,1 @@
+"""Metrics of a job as one list: what REST, pages and reporters show."""

@@ -1,0 +1,102 @@
+"""What the steps of an operator wait for, in a slot: futures, coroutines, and those cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.slot.cluster import Cluster, run
+from tests.slot.operators import NOTHING, ONE_BY_ONE
+from tests.worlds.subtask import Recorder, ScriptedSource
+from tidegate.model.control import Cancel, ExecutionState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import pytest
+
+    from tidegate.api.operator import Operator, Output, Steps
+    from tidegate.model.elements import Batch
+
+
+class Awaiting(Recorder):
+    """Waits for something before it notes each batch."""
+
+    def __init__(self, log: list[str], made: Callable[[], Awaitable[object]]) -> None:
+        super().__init__("sink", log)
+        self._made = made
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        return self._steps(batch, out)
+
+    def _steps(self, batch: Batch, out: Output) -> Steps:
+        self.log.append("waits")
+        yield self._made()
+        super().process(batch, 0, out)
+
+
+def of(log: list[str], made: Callable[[], Awaitable[object]]) -> dict[str, list[Operator]]:
+    source = ScriptedSource("source", [], ["x", *NOTHING])
+    return {"source": [source], "sink": [Awaiting(log, made)]}
+
+
+def test_steps_go_on_once_a_coroutine_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+
+    async def looked_up() -> None:
+        await asyncio.sleep(0)
+        log.append("looked up")
+
+    async def work(cluster: Cluster) -> None:
+        slots = await cluster.start("a")
+        await cluster.deploy(slots)
+        await cluster.eventually(lambda: len(log) == 3)
+        assert log == ["waits", "looked up", "sink: rows ['x']"]
+
+    run(lambda: Cluster(ONE_BY_ONE, of(log, looked_up)), work, monkeypatch)
+
+
+def test_a_subtask_fails_whose_steps_wait_for_what_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+    futures: list[asyncio.Future[object]] = []
+
+    def asked() -> Awaitable[object]:
+        futures.append(asyncio.get_running_loop().create_future())
+        return futures[-1]
+
+    async def work(cluster: Cluster) -> None:
+        slots = await cluster.start("a")
+        _, sink = await cluster.deploy(slots)
+        await cluster.eventually(lambda: bool(futures))
+        futures[0].cancel()
+        failed = await cluster.changed_to(sink, ExecutionState.FAILED)
+        assert failed.error is not None
+        assert failed.error.what == "what the subtask waited for was cancelled"
+
+    run(lambda: Cluster(ONE_BY_ONE, of(log, asked)), work, monkeypatch)
+
+
+def test_a_subtask_that_is_cancelled_cancels_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+
+    async def never() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            log.append("given up")
+
+    async def work(cluster: Cluster) -> None:
+        slots = await cluster.start("a")
+        _, sink = await cluster.deploy(slots)
+        await cluster.eventually(lambda: log == ["waits"])
+        await cluster.settle()
+        cluster.tell(slots[0], Cancel(sink))
+        await cluster.changed_to(sink, ExecutionState.CANCELED)
+        await cluster.eventually(lambda: "given up" in log)
+        assert log == ["waits", "sink: close", "given up"]
+
+    run(lambda: Cluster(ONE_BY_ONE, of(log, never)), work, monkeypatch)

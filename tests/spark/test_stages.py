@@ -1,0 +1,111 @@
+"""Stages of a batch without Spark: the tasks of each in turn, and the shuffle by Arrow."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.spark.batch_programs import (
+    PROGRAMS,
+    Program,
+    two_streams_in_one_order_of_time,
+    with_limits,
+)
+from tidegate import RuntimeExecutionMode, StreamExecutionEnvironment
+from tidegate.connectors import CollectSink
+from tidegate.graph.job_graph import JobGraph
+from tidegate.model.ids import JobId, VertexId
+from tidegate.spark.batch.coordinators import Coordinators
+from tidegate.spark.batch.job import task_settings
+from tidegate.spark.batch.shuffle import WORDS, Said, Told, said_in
+from tidegate.spark.batch.stage import Stage, StageTask
+
+ROWS_AT_ONCE = 700
+
+
+def graph_of(build: Program) -> JobGraph:
+    env = StreamExecutionEnvironment.local(3).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    build(env).sink_to(CollectSink("found"))
+    return env.get_job_graph("by hand")
+
+
+def rows_for(
+    stage: Stage, index: int, made: Mapping[VertexId, pa.Table]
+) -> Iterator[pa.RecordBatch]:
+    """What Spark gives to a task, in batches."""
+    edges = [stage.topology.edges[edge] for edge in stage.inputs]
+    if not edges:
+        return iter([pa.record_batch({"id": [index]})])
+    rows = pa.concat_tables(made[source] for source in dict.fromkeys(e.source for e in edges))
+    wanted = pc.is_in(rows["edge"], pa.array([*stage.inputs, WORDS], pa.int32()))
+    rows = rows.filter(wanted)
+    target = rows["target"].to_numpy() % stage.parallelism
+    rows = rows.filter(pa.array(target == index))
+    order = pc.sort_indices(rows, [("time", "ascending", "at_start")])
+    return iter(rows.take(order).combine_chunks().to_batches(max_chunksize=ROWS_AT_ONCE))
+
+
+def run_by_hand(graph: JobGraph) -> tuple[list[Any], list[Said]]:
+    """The rows that were collected, and what the tasks said."""
+    coordinators = Coordinators(graph, {}, goes_on=False)
+    coordinators.start()
+    made: dict[VertexId, pa.Table] = {}
+    for vertex in graph.topology.vertices:
+        stage = Stage(
+            JobId("0" * 32),
+            graph.topology,
+            vertex.id,
+            graph.plans[vertex.id],
+            task_settings(graph),
+            coordinators.events(vertex.id),
+        )
+        parts: list[pa.RecordBatch] = []
+        for index in range(stage.parallelism):
+            parts += StageTask(stage, index, 7 + index).run(rows_for(stage, index, made))
+        made[vertex.id] = pa.Table.from_batches(parts)
+    said: dict[object, Said] = {}
+    for vertex in graph.topology.vertices:
+        if not graph.topology.outputs(vertex.id):
+            for data in made[vertex.id]["data"]:
+                said |= {each.task.subtask: each for each in said_in(data.as_py())}
+    for each in said.values():
+        for word in each.words:
+            if isinstance(word, Told):
+                coordinators.tell(each, word.operator, word.event)
+    coordinators.close(None)
+    return list(coordinators.results("found")), list(said.values())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_finds_the_same_in_stages(name: str) -> None:
+    env = StreamExecutionEnvironment.local(1).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    with PROGRAMS[name](env).execute_and_collect() as results:
+        expected = sorted(results, key=repr)
+    graph = graph_of(PROGRAMS[name])
+    found, said = run_by_hand(graph)
+    assert sorted(found, key=repr) == expected
+    assert len(said) == sum(vertex.parallelism for vertex in graph.topology.vertices)
+    assert all(each.failure is None and each.figures is not None for each in said)
+
+
+def test_records_of_two_streams_are_one_sequence_in_stages() -> None:
+    found, _ = run_by_hand(graph_of(two_streams_in_one_order_of_time))
+    assert sorted(found, key=repr) == sorted(with_limits(), key=repr)
+
+
+def test_tasks_behind_one_that_has_failed_do_nothing_and_hand_the_failure_on() -> None:
+    def fails(number: int) -> int:
+        if number == 7:
+            raise ValueError("no sevens")
+        return number
+
+    found, said = run_by_hand(
+        graph_of(
+            lambda env: env.from_sequence(1, 50).map(fails).key_by(lambda n: n % 3).reduce(max)
+        )
+    )
+    failures = [each for each in said if each.failure is not None]
+    assert not found
+    assert [str(each.failure).count("no sevens") > 0 for each in failures] == [True]
