@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +24,14 @@ from tests.e2e.watch import (
     wait_for,
     wait_recovered,
 )
-from tidegate import ConfigError, FailureContext, FailureEnricher, FailureKind, TidegateError
+from tidegate import (
+    ConfigError,
+    FailureContext,
+    FailureEnricher,
+    FailureKind,
+    JobClient,
+    TidegateError,
+)
 from tidegate.connectors import FileSource
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import ExecutionState, JobStatus
@@ -46,6 +54,7 @@ def test_of_two_pipelines_only_the_one_that_failed_is_restored(jobs: Jobs) -> No
     pipeline(env, "left", total, 1_000).map(BreakingOnce(broken)).sink_to(LedgerSink(left))
     pipeline(env, "right", total, 1_000).sink_to(LedgerSink(right))
     client = jobs.start(env, "two")
+    wait_for(client, lambda _: ledger_rows(left), "the first committed row")
     before = wait_completed(client, 3)
     broken.set()
     wait_for(client, lambda seen: seen.status is JobStatus.RESTARTING, "the restart")
@@ -61,6 +70,12 @@ def test_of_two_pipelines_only_the_one_that_failed_is_restored(jobs: Jobs) -> No
     assert {row["attempt"] for row in ledger_rows(right)} == {0}
     assert {row["attempt"] for row in ledger_rows(left)} == {0, 1}
     check_went_on(view(client), ledger_rows(left), ledger_rows(right))
+
+
+def wait_rows(client: JobClient, out: Path, subtasks: set[int]) -> None:
+    """Until a checkpoint has committed rows of each: the first may hold none."""
+    those = f"committed rows of subtasks {subtasks}"
+    wait_for(client, lambda _: {row["subtask"] for row in ledger_rows(out)} >= subtasks, those)
 
 
 def check_went_on(seen: JobView, failed: Rows, others: Rows) -> None:
@@ -80,7 +95,8 @@ def test_a_killed_slot_takes_its_own_strand_along_and_its_splits_are_read_once(
     stamped = strands(env, FileSource.parquet(str(folder)).rate(RATE))
     stamped.map(DyingOnce(killed_once, SINCE, only=0, killed=True)).sink_to(LedgerSink(out))
     client = jobs.start(env, "strands")
-    before = wait_completed(client, 1)
+    wait_rows(client, out, {0, 1})
+    before = view(client)
     subtasks = before.vertices[0].subtasks
     hosts = {slot.id: slot.pid for slot in before.slots}
     killed, kept = (hosts[subtask.slot] for subtask in subtasks if subtask.slot)
