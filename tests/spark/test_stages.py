@@ -1,6 +1,7 @@
 """Stages of a batch without Spark: the tasks of each in turn, and the shuffle by Arrow."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +26,9 @@ from tidegate.spark.batch.stage import Stage, StageTask
 ROWS_AT_ONCE = 700
 
 
-def graph_of(build: Program) -> JobGraph:
+def graph_of(build: Program, **options: str) -> JobGraph:
     env = StreamExecutionEnvironment.local(3).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.configure(options)
     build(env).sink_to(CollectSink("found"))
     return env.get_job_graph("by hand")
 
@@ -109,3 +111,22 @@ def test_tasks_behind_one_that_has_failed_do_nothing_and_hand_the_failure_on() -
     failures = [each for each in said if each.failure is not None]
     assert not found
     assert [str(each.failure).count("no sevens") > 0 for each in failures] == [True]
+
+
+def on_disk(folder: Path) -> dict[str, str]:
+    return {"state.backend.type": "rocksdb", "state.backend.rocksdb.localdir": str(folder)}
+
+
+def test_state_of_a_task_is_on_disk_where_the_program_says_so_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    sums = PROGRAMS["timers"]
+    in_memory, _ = run_by_hand(graph_of(sums))
+    found, said = run_by_hand(graph_of(sums, **on_disk(tmp_path)))
+    assert sorted(found, key=repr) == sorted(in_memory, key=repr)
+    assert all(each.failure is None for each in said)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    _, said = run_by_hand(graph_of(sums, **on_disk(tmp_path / "file")))
+    failures = [str(each.failure) for each in said if each.failure is not None]
+    assert failures and all("Cannot make local folders for state" in each for each in failures)

@@ -79,20 +79,8 @@ class CheckpointFiles:
         return await self._run_blocking(prepare)
 
     async def write(self, metadata: CheckpointMetadata, location: str) -> Written:
-        """Writes ``_metadata``; a savepoint has to be readable here before it counts."""
-
-        def write() -> Written:
-            data = encoded(metadata, signing_key(self._storage.key_file))
-            pointer = self._storage.files.write_metadata(location, data)
-            provenance = provenance_of(metadata)
-            checksums = {} if provenance is None else provenance.checksums
-            files = {path: file.size for path, file in checksums.items()}
-            written = Written(pointer, (len(data), crc32c(data)), files)
-            if metadata.properties is not None and metadata.properties.is_savepoint:
-                self._storage.files.check_snapshot(pointer, written.metadata, files)
-            return written
-
-        return await self._run_blocking(write)
+        """As `write_snapshot`, on the pool."""
+        return await self._run_blocking(lambda: write_snapshot(self._storage, metadata, location))
 
     async def discard(self, command: DiscardCheckpoint) -> None:
         location, files = command.location, command.files
@@ -137,3 +125,21 @@ class CheckpointFiles:
             self._log.warning(
                 "files that an earlier run has left could not be deleted", error=str(error)
             )
+
+
+def write_snapshot(
+    storage: CheckpointStorage, metadata: CheckpointMetadata, location: str
+) -> Written:
+    """Writes ``_metadata``; a savepoint has to be readable here before it counts.
+
+    Raises StorageFailed.
+    """
+    data = encoded(metadata, signing_key(storage.key_file))
+    pointer = storage.files.write_metadata(location, data)
+    provenance = provenance_of(metadata)
+    checksums = {} if provenance is None else provenance.checksums
+    files = {path: file.size for path, file in checksums.items()}
+    written = Written(pointer, (len(data), crc32c(data)), files)
+    if metadata.properties is not None and metadata.properties.is_savepoint:
+        storage.files.check_snapshot(pointer, written.metadata, files)
+    return written

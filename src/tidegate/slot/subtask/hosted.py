@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tidegate.slot.driver_link import DriverLink
     from tidegate.slot.job import SlotJob
     from tidegate.slot.loop.rounds import Rounds
+    from tidegate.slot.subtask.chain import Chain
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.world import World
@@ -177,21 +178,10 @@ class HostedSubtask:
         self._reader.give_up()
         self._blocking.give_up()
         if self._blocking.under_way:
-            self._beside.run(self._close_after_calls())
+            self._beside.run(close_after_calls(self.subtask.chain, self._blocking, self.log))
         elif closing := subtask.chain.close(self.log):
             self._beside.run(await_closing(closing, self.log))
         calls.closed(self.execution)
-
-    async def _close_after_calls(self) -> None:
-        """Close what was opened once no call that it made on the pool is under way."""
-        if await self._blocking.ended(CALL_LIMIT_S):
-            await await_closing(self.subtask.chain.close(self.log), self.log)
-        else:
-            self.log.warning(
-                "a subtask has ended, but its call to a file or service is still running; its "
-                "operators stay open: check what they write to or read from",
-                waited_s=CALL_LIMIT_S,
-            )
 
     # --- the host of its parts ---
 
@@ -386,3 +376,17 @@ async def await_closing(
             )
         except Exception as error:
             log_failed_close(log, error)
+
+
+async def close_after_calls(
+    chain: Chain, calls: BlockingCalls, log: structlog.typing.FilteringBoundLogger
+) -> None:
+    """Close what operators have opened once no call that they made on the pool is under way."""
+    if await calls.ended(CALL_LIMIT_S):
+        await await_closing(chain.close(log), log)
+    else:
+        log.warning(
+            "a subtask has ended, but its call to a file or service is still running; its "
+            "operators stay open: check what they write to or read from",
+            waited_s=CALL_LIMIT_S,
+        )

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import InheritableThread
 
-from tidegate.api.job import JobExecutionResult, JobExecutionStatusEvent
+from tidegate.api.job import JobExecutionResult
 from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.config.threads import thread_stacks
 from tidegate.driver.telling.report import summary_of, tell_end
 from tidegate.errors import ConfigError, JobCanceled, TidegateError
+from tidegate.jobmaster.commands import StatusChanged
 from tidegate.jobmaster.life import cancelled, failed_for_good
 from tidegate.jobmaster.view import FailureView, JobView, SubtaskView, VertexView
 from tidegate.model.control import ExecutionState, JobStatus, RowCounts, SubtaskFigures
@@ -23,6 +24,7 @@ from tidegate.model.ids import Epoch, JobId
 from tidegate.model.logs import LogPage
 from tidegate.slot.driver_link import as_ours
 from tidegate.spark.batch.job import BatchJob, check
+from tidegate.spark.batch.user_calls import UserCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +58,8 @@ class BatchClient:
         self._failures: tuple[FailureView, ...] = ()
         self._figures: dict[SubtaskId, SubtaskFigures] = {}
         self._result: Future[JobExecutionResult] = Future()
-        self._job = BatchJob(graph, self._id, spark, savepoints)
+        self._calls = UserCalls(graph, self._id)
+        self._job = BatchJob(graph, self._id, spark, savepoints, self._calls.trigger_hooks)
         self._thread = InheritableThread(target=self._run, session=spark)
         self._thread.daemon = True
 
@@ -71,6 +74,7 @@ class BatchClient:
         self._enter(JobStatus.RUNNING)
         error: TidegateError | None = None
         try:
+            self._calls.reset_hooks()
             said = self._job.run()
             self._figures = {each.task.subtask: each.figures for each in said if each.figures}
             self._enter(JobStatus.FINISHED)
@@ -84,8 +88,9 @@ class BatchClient:
         self._conclude(error)
 
     def _failed(self, cause: TidegateError) -> TidegateError:
-        kind = type(cause).__name__
-        self._failures = (FailureView(self._clock.wall_ms(), str(cause), cause.where, None, kind),)
+        kind, labels = type(cause).__name__, self._calls.labels(cause)
+        at_ms = self._clock.wall_ms()
+        self._failures = (FailureView(at_ms, str(cause), cause.where, None, kind, labels),)
         return failed_for_good(self._graph.name, cause).error
 
     def _conclude(self, error: TidegateError | None) -> None:
@@ -93,6 +98,7 @@ class BatchClient:
         summary = summary_of(self.view(), runtime_ms)
         tell_end(self._id, summary, self._graph.settings)
         self._job.coordinators.close(error)
+        self._calls.close()
         if error is None:
             self._result.set_result(
                 JobExecutionResult(self._id, runtime_ms, summary, self._job.savepoint)
@@ -103,12 +109,7 @@ class BatchClient:
     def _enter(self, status: JobStatus, error: TidegateError | None = None) -> None:
         former, self._status = self._status, status
         at_ms = self._entered_ms[status] = self._clock.wall_ms()
-        event = JobExecutionStatusEvent(self._id, self._graph.name, former, status, at_ms, error)
-        for listener in self._graph.listeners:
-            try:
-                listener.on_event(event)
-            except Exception as failure:
-                process_log().warning("a job status listener has failed", error=repr(failure))
+        self._calls.tell(StatusChanged(former, status, at_ms, error))
 
     # --- the job ---
 

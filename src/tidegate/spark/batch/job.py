@@ -27,10 +27,11 @@ from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from flinkformat.snapshots import MasterState
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.ids import JobId, OperatorId, VertexId
     from tidegate.model.settings import JobSettings
@@ -70,11 +71,17 @@ def check(graph: JobGraph) -> None:
 class BatchJob:
     """Runs the stages of a job on Spark and commits what they prepared.
 
-    savepoints: folder for a savepoint at its end; None for none.
+    savepoints: folder for a savepoint at its end; None for none. hooks: gives the states of the
+    master hooks for it, told the time.
     """
 
     def __init__(
-        self, graph: JobGraph, job: JobId, spark: SparkSession, savepoints: str | None
+        self,
+        graph: JobGraph,
+        job: JobId,
+        spark: SparkSession,
+        savepoints: str | None,
+        hooks: Callable[[int], tuple[MasterState, ...]],
     ) -> None:
         self._graph = graph
         self._job = job
@@ -86,6 +93,7 @@ class BatchJob:
         self._kept: list[DataFrame] = []
         self._cancelled = False
         self._savepoints = savepoints
+        self._hooks = hooks
         self._savepoint: FinalSavepoint | None = None
         self._staged = StagedInputs(graph, job)
         self.coordinators = Coordinators(graph, self._staged.places, goes_on=savepoints is not None)
@@ -124,7 +132,8 @@ class BatchJob:
                         held.setdefault(operator, []).extend(data)
         if self._savepoint is not None:
             shares = [each.share for each in said if each.share is not None]
-            self._savepoint.complete(shares, self.coordinators.snapshot())
+            hooks = self._hooks(self._savepoint.barrier.triggered_ms)
+            self._savepoint.complete(shares, self.coordinators.snapshot(), hooks)
         commit_all(self._graph, held)
         return said
 

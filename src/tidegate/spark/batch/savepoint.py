@@ -9,17 +9,17 @@ from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.coordinator.pending import Acknowledgements
 from tidegate.checkpoint.coordinator.plan import CheckpointPlan
 from tidegate.checkpoint.coordinator.requests import properties_of
-from tidegate.checkpoint.provenance import encoded
 from tidegate.clock import SystemClock
+from tidegate.driver.checkpoint_files import write_snapshot
 from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
 from tidegate.model.versions import versions
 from tidegate.spark.batch.shuffle import ONLY
 from tidegate.storage.checkpoints import CheckpointStorage
-from tidegate.storage.secret_file import signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flinkformat.snapshots import MasterState
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.ids import JobId, OperatorId
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class FinalSavepoint:
     """Makes a new folder below a target, and completes it. Raises StorageFailed.
 
-    completed: its metadata is written, so it belongs to the user.
+    barrier: the last element of each task's input. completed: its metadata is written and its files
+    are there, so it belongs to the user.
     """
 
     def __init__(self, graph: JobGraph, job: JobId, target: str) -> None:
@@ -36,17 +37,16 @@ class FinalSavepoint:
         self._graph = graph
         self._storage = CheckpointStorage(job, graph.settings.checkpoints)
         self.path = self._storage.initialize_savepoint_location(target, secrets.randbits(64))
-
-    @property
-    def barrier(self) -> Barrier:
-        """The barrier that is the last element of each task's input."""
         options = CheckpointOptions(SnapshotKind.SUSPEND, target=self.path, canonical=True)
-        return Barrier(ONLY, SystemClock().wall_ms(), options)
+        self.barrier = Barrier(ONLY, SystemClock().wall_ms(), options)
 
     def complete(
-        self, shares: Sequence[CheckpointAcknowledged], coordinators: Mapping[OperatorId, bytes]
+        self,
+        shares: Sequence[CheckpointAcknowledged],
+        coordinators: Mapping[OperatorId, bytes],
+        hooks: tuple[MasterState, ...],
     ) -> None:
-        """Write its metadata. coordinators: their states."""
+        """Write its metadata, and look for all of its files. coordinators, hooks: their states."""
         executions = tuple(share.execution for share in shares)
         plan = CheckpointPlan((), executions, (), ())
         told = Acknowledgements(ONLY, plan, self._graph.topology)
@@ -57,9 +57,9 @@ class FinalSavepoint:
             coordinators,
             {"job_name": self._graph.name, "versions": versions()},
             properties_of(kind, SavepointFormatType.CANONICAL, settings),
+            hooks,
         )
-        files = self._storage.files
-        files.write_metadata(self.path, encoded(metadata, signing_key(self._storage.key_file)))
+        write_snapshot(self._storage, metadata, self.path)
         self.completed = True
 
     def discard(self) -> None:

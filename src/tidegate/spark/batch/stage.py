@@ -8,8 +8,8 @@ the rows that it gave to Spark.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -20,7 +20,7 @@ from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.model.chance import SeededChance
-from tidegate.model.control import CheckpointAcknowledged, Deploy
+from tidegate.model.control import Accepted, CheckpointAcknowledged, Deploy
 from tidegate.model.deployment import Deployment
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
@@ -30,14 +30,15 @@ from tidegate.model.elements import (
     RowBatch,
     Watermark,
 )
-from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId
 from tidegate.model.topology import Partitioner, Topology
 from tidegate.operators.sinks.sink import committables_state
 from tidegate.slot.channel_state import ChannelStateStorage
 from tidegate.slot.driver_link import as_ours
-from tidegate.slot.loop.beside import DaemonThreads
-from tidegate.slot.subtask.builder import StatesInMemory, build, load
-from tidegate.slot.subtask.hosted import await_closing
+from tidegate.slot.job import LocalState
+from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads
+from tidegate.slot.subtask.builder import build, load
+from tidegate.slot.subtask.hosted import close_after_calls
 from tidegate.spark.batch.shuffle import (
     BATCH_BYTES,
     ONLY,
@@ -48,6 +49,7 @@ from tidegate.spark.batch.shuffle import (
     Told,
 )
 from tidegate.spark.slot_task import imports_from
+from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.storage.checkpoints import CheckpointStorage
 
 if TYPE_CHECKING:
@@ -62,7 +64,10 @@ if TYPE_CHECKING:
     from tidegate.model.settings import JobSettings
     from tidegate.slot.subtask.chain import ChainedOperator
     from tidegate.slot.subtask.context import Waiting
+    from tidegate.slot.subtask.host import Host
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
+    from tidegate.slot.subtask.subtask import Subtask
+    from tidegate.state.scope import StateScope
 
 _AT_ONCE_ROWS: Final = 65_536
 """Rows for one subtask that are gathered before they are given to Spark, at most."""
@@ -152,8 +157,10 @@ class StageHost:
     """The `Host` of a subtask in a task of Spark. attempt: no two tasks have the same.
 
     writer: takes what it emits. words: what its operators say. failure: of the subtask. share: of a
-    savepoint, once it is written.
+    savepoint, once it is written. subtask: once it is built.
     """
+
+    subtask: Subtask
 
     def __init__(self, stage: Stage, index: int, attempt: int) -> None:
         execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
@@ -170,10 +177,16 @@ class StageHost:
         self.share: CheckpointAcknowledged | None = None
         self.moved = asyncio.Event()
         self.loop = asyncio.new_event_loop()
-        self.loop.set_default_executor(ThreadPoolExecutor(_CALLS_AT_ONCE, "tidegate-blocking"))
         self.channels: list[_ToSubtask] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self.subtask = build(load(self.deployment), self.deployment, self, StatesInMemory())
+        self._threads = DaemonThreads(_CALLS_AT_ONCE)
+        self._blocking = BlockingCalls(self._threads.run)
+        task = Accepted(SlotId(f"task-{attempt}"), stage.job, Epoch(1), stage.settings)
+        self._local = LocalState(task, self.chance.bits64, self.run_blocking, self.loop.create_task)
+
+    def build(self) -> None:
+        """Make the subtask. Raises what stands in its way, such as code that cannot be loaded."""
+        self.subtask = build(load(self.deployment), self.deployment, self, self)
 
     async def moves(self) -> None:
         """Wait until something is ready; a look now and then costs nothing beside that."""
@@ -195,8 +208,16 @@ class StageHost:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await await_closing(self.subtask.chain.close(self.log), self.log)
-        await self.loop.shutdown_default_executor()
+        self._blocking.give_up()
+        await close_after_calls(self.subtask.chain, self._blocking, self.log)
+        self._threads.close()
+        self._local.folders.close(over=True)
+
+    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend:
+        """State in memory or on the disk; there is nothing that its changes would be logged for."""
+        return OperatorBackend(
+            scope, keyed_backend(scope, local=self._local.place(deployment.settings.slot))
+        )
 
     # --- Host ---
 
@@ -226,7 +247,7 @@ class StageHost:
         self.subtask.input.rows_skipped += rows
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self.loop.run_in_executor(None, call)
+        return self._blocking.run(call)
 
     def threads(self, limit: int) -> DaemonThreads:
         return DaemonThreads(limit)
@@ -312,11 +333,14 @@ class StageTask:
         self._stage = stage
         self._index = index
         self._host = StageHost(stage, index, attempt)
-        self._subtask = self._host.subtask
         self._writer = self._host.writer
         self._heard: list[Said] = []
         self._watermarks: dict[int, int] = {}
         self._figures: SubtaskFigures | None = None
+
+    @property
+    def _subtask(self) -> Subtask:
+        return self._host.subtask
 
     # --- the task ---
 
@@ -338,6 +362,11 @@ class StageTask:
         yield from self._writer.take()
 
     def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with contextlib.closing(self._host.loop):
+            self._host.build()
+            yield from self._from_first_to_last(batches)
+
+    def _from_first_to_last(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         subtask = self._subtask
         try:
             self._on_loop(self._begin())
@@ -355,7 +384,6 @@ class StageTask:
             yield from self._writer.take()
         finally:
             self._on_loop(self._host.close())
-            self._host.loop.close()
 
     def _on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self._host.loop.run_until_complete(coroutine)
