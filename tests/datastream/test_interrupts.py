@@ -120,7 +120,8 @@ def test_jobs_of_a_process_that_forked_this_one_are_not_its_own(
 def test_a_program_that_ends_cuts_its_jobs_off_and_is_warned(
     jobs: RunningJobs, at_exit: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, two = begun(jobs, Endless()), begun(jobs, Endless(), CHECKPOINTED)
+    batch = {**CHECKPOINTED, "execution.runtime-mode": "BATCH"}
+    one, two = begun(jobs, Endless(), batch), begun(jobs, Endless(), CHECKPOINTED)
     with capture_logs() as logged:
         at_exit()
     assert one.suspended == two.suspended == "its program has ended"

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidegate import Configuration, Prepared, StreamExecutionEnvironment, Types
+from tidegate import (
+    Configuration,
+    Prepared,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+    Types,
+)
 from tidegate.connectors import (
     DeliveryGuarantee,
     FileSink,
@@ -20,7 +26,7 @@ from tidegate.connectors import (
 )
 from tidegate.graph.guarantees import EndToEnd, guarantees
 from tidegate.model.ids import OperatorId
-from tidegate.model.settings import CheckpointingMode, CheckpointSettings
+from tidegate.model.settings import CheckpointingMode, CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import Delivery, OperatorInfo
 
 if TYPE_CHECKING:
@@ -39,9 +45,12 @@ ONCE, AT_LEAST, NONE = (
 KEPT = CheckpointSettings(interval_ms=100, directory="/checkpoints")
 
 
-def promised(delivery: Delivery, settings: CheckpointSettings) -> EndToEnd:
+def promised(
+    delivery: Delivery, checkpoints: CheckpointSettings, *, batch: bool = False
+) -> EndToEnd:
     sink = OperatorInfo(OperatorId(b"s" * 16), "Sink: totals", delivery=delivery)
     source = OperatorInfo(OperatorId(b"r" * 16), "Source: orders")
+    settings = JobSettings(checkpoints=checkpoints, slot=SlotSettings(final_only=batch))
     [found] = guarantees([source, sink], settings)
     assert found.sink == "Sink: totals"
     return found
@@ -65,6 +74,15 @@ def test_a_job_that_takes_no_checkpoints_promises_nothing() -> None:
     found = promised(Delivery(ONCE, ("readers wait",)), replace(KEPT, interval_ms=None))
     assert found.guarantee is NONE and found.provided == ()
     assert "execution.checkpointing.interval is not set" in found.why[0]
+
+
+@pytest.mark.parametrize("guarantee", DeliveryGuarantee)
+def test_a_batch_takes_nothing_from_a_sink_though_it_takes_no_checkpoints(
+    guarantee: DeliveryGuarantee,
+) -> None:
+    nowhere = replace(KEPT, interval_ms=None, directory=None)
+    found = promised(Delivery(guarantee, ("readers wait",)), nowhere, batch=True)
+    assert (found.guarantee, found.why, found.provided) == (guarantee, (), ("readers wait",))
 
 
 @pytest.mark.parametrize("own, why", [(ONCE, 1), (AT_LEAST, 0)])
@@ -154,3 +172,13 @@ def test_explain_tells_it_below_the_steps() -> None:
     assert lines[at + 1] == "     - Sink: to the screen: none"
     assert lines[at + 2].startswith("         since the job takes no checkpoints")
     assert len(lines) == at + 3
+
+
+def test_explain_says_of_a_batch_that_it_commits_at_its_end() -> None:
+    env = StreamExecutionEnvironment.local(2).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.from_sequence(1, 3).key_by(lambda n: n % 2).reduce(max).add_sink(print).name(
+        "to the screen"
+    )
+    lines = env.explain().splitlines()
+    assert "4 tasks, a batch: no checkpoints, sinks commit at its end" in lines[0]
+    assert lines[-1] == "     - Sink: to the screen: at-least-once"

@@ -162,7 +162,7 @@ def test_a_picture_shows_what_flows_what_waits_and_what_failed() -> None:
     behind = replace(VIEW, checkpoints=replace(SEEN, backlog=(READ.id,)))
     catching_up = picture(behind, NOW_MS, since=0)["checkpoints"]["backlog"]
     assert catching_up == {"sources": [READ.name], "interval": None}
-    [promise] = guarantees([WRITE], VIEW.settings.checkpoints)
+    [promise] = guarantees([WRITE], VIEW.settings)
     assert shown["sinks"] == [
         {"sink": "write", "guarantee": "none", "why": [promise.why[0]], "provided": []}
     ]

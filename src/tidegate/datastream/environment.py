@@ -550,7 +550,10 @@ class StreamExecutionEnvironment:
         except (UserError, StorageFailed) as error:
             # The error says all; a hundred lines of the engine's frames would hide it.
             raise error.with_traceback(None) from None
-        running_jobs().add(client, self._configuration)
+        as_it_runs = self._configuration.copy()
+        if graphs[1].settings.slot.final_only:
+            as_it_runs.set(execution.RUNTIME_MODE, execution.RuntimeExecutionMode.BATCH)
+        running_jobs().add(client, as_it_runs)
         return client
 
     def add_master_hook(self, hook: MasterTriggerRestoreHook[Any]) -> bool:

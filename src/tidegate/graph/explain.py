@@ -22,10 +22,8 @@ _SHORT_ID: Final = 8
 def explain_text(graph: JobGraph) -> str:
     """Text for a terminal: vertices with their operators, and where their rows go."""
     vertices = graph.topology.vertices
-    slots = graph.topology.slots_needed()
     lines = [
-        f"Job {graph.name!r}: {_count(len(vertices), 'vertex', 'vertices')}, "
-        f"{_count(slots, 'slot', 'slots')}, {_checkpoints(graph.settings)}"
+        f"Job {graph.name!r}: {_count(len(vertices), 'vertex', 'vertices')}, {_resources(graph)}"
     ]
     numbers = {vertex.id: number for number, vertex in enumerate(vertices, 1)}
     for number, vertex in enumerate(vertices, 1):
@@ -127,6 +125,14 @@ def _predecessors(edges: Sequence[StreamEdge]) -> dict[str, object]:
     }
 
 
+def _resources(graph: JobGraph) -> str:
+    if graph.settings.slot.final_only:
+        tasks = sum(vertex.parallelism for vertex in graph.topology.vertices)
+        return f"{_count(tasks, 'task', 'tasks')}, a batch: no checkpoints, sinks commit at its end"
+    slots = graph.topology.slots_needed()
+    return f"{_count(slots, 'slot', 'slots')}, {_checkpoints(graph.settings)}"
+
+
 def _checkpoints(settings: JobSettings) -> str:
     checkpoints = settings.checkpoints
     if checkpoints.interval_ms is None:
@@ -137,7 +143,7 @@ def _checkpoints(settings: JobSettings) -> str:
 
 def _promises(graph: JobGraph) -> tuple[EndToEnd, ...]:
     operators = [info for vertex in graph.topology.vertices for info in vertex.operators]
-    return guarantees(operators, graph.settings.checkpoints)
+    return guarantees(operators, graph.settings)
 
 
 def _told(promises: Sequence[EndToEnd]) -> Iterator[str]:

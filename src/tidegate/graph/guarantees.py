@@ -12,7 +12,7 @@ from tidegate.model.topology import DeliveryGuarantee
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tidegate.model.settings import CheckpointSettings
+    from tidegate.model.settings import CheckpointSettings, JobSettings
     from tidegate.model.topology import Delivery, OperatorInfo
 
 _ORDER: Final = (
@@ -45,12 +45,15 @@ class EndToEnd:
         }
 
 
-def guarantees(
-    operators: Iterable[OperatorInfo], settings: CheckpointSettings
-) -> tuple[EndToEnd, ...]:
-    """The promise of each sink among these operators, in their order."""
+def guarantees(operators: Iterable[OperatorInfo], settings: JobSettings) -> tuple[EndToEnd, ...]:
+    """The promise of each sink among these operators, in their order.
+
+    A batch takes nothing from it: it commits when all has come, or begins again.
+    """
     return tuple(
-        _end_to_end(info.name, info.delivery, settings)
+        EndToEnd(info.name, info.delivery.guarantee, provided=info.delivery.provided)
+        if settings.slot.final_only
+        else _end_to_end(info.name, info.delivery, settings.checkpoints)
         for info in operators
         if info.delivery is not None
     )

@@ -50,7 +50,7 @@ def picture(job: JobView, now_ms: int, *, since: int) -> Object:
         "sinks": [
             each.as_json()
             for vertex in job.vertices
-            for each in guarantees(vertex.operators, job.settings.checkpoints)
+            for each in guarantees(vertex.operators, job.settings)
         ],
         "failures": [_failure(one) for one in job.failures],
         "waits": waits(job),

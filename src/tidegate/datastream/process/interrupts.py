@@ -16,7 +16,7 @@ from itertools import count
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config import checkpointing
+from tidegate.config import checkpointing, execution
 from tidegate.config.checkpointing import checkpoint_settings
 from tidegate.config.configuration import Configuration
 from tidegate.config.warnings import Warn, process_warnings
@@ -60,6 +60,7 @@ class RunningJobs:
         threading._register_atexit(self._at_exit)  # type: ignore[attr-defined]  # as executors do
 
     def add(self, client: JobClient, configuration: Configuration) -> None:
+        """Look after a job. configuration: its own, with the runtime mode that it has."""
         if os.getpid() != self._process:  # forked from the program, whose jobs are not its own
             self._process, self._terminated = os.getpid(), False
             self._jobs.clear()
@@ -155,12 +156,16 @@ def _say_what_follows(client: JobClient, reason: str, configuration: Configurati
     limit_s = configuration.get(checkpointing.LAST_CHECKPOINT_TIMEOUT) / 1000
     follows = (
         f"is being suspended behind a last checkpoint, for which it has {limit_s:g} s"
-        if checkpoint_settings(configuration).periodic
+        if checkpoint_settings(configuration).periodic and not _is_batch(configuration)
         else "is being cancelled, for it takes no checkpoints"
     )
     sys.stderr.write(
         f"{reason}: job {client.get_job_id()} {follows}; Ctrl-C ends the program at once\n"
     )
+
+
+def _is_batch(configuration: Configuration) -> bool:
+    return configuration.get(execution.RUNTIME_MODE) is execution.RuntimeExecutionMode.BATCH
 
 
 def _tell_end(client: JobClient, configuration: Configuration) -> None:
