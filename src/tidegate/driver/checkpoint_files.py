@@ -79,7 +79,7 @@ class CheckpointFiles:
         return await self._run_blocking(prepare)
 
     async def write(self, metadata: CheckpointMetadata, location: str) -> Written:
-        """As `write_snapshot`, on the pool."""
+        """Calls `write_snapshot` on the pool."""
         return await self._run_blocking(lambda: write_snapshot(self._storage, metadata, location))
 
     async def discard(self, command: DiscardCheckpoint) -> None:

@@ -56,13 +56,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    import structlog
 
     from tidegate.errors import TidegateError
     from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
     from tidegate.model.elements import Barrier, Batch, Element, Mark, OperatorEvent
     from tidegate.model.ids import ChannelId, CheckpointId, JobId, OperatorId, VertexId
     from tidegate.model.settings import JobSettings
-    from tidegate.slot.subtask.chain import ChainedOperator
+    from tidegate.slot.subtask.chain import Chain, ChainedOperator
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.host import Host
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
@@ -153,6 +154,30 @@ def stage_function(
     return run_stage
 
 
+class Beside:
+    """The threads and the disk of a task of Spark. calls: on the threads. attempt: as of a host."""
+
+    def __init__(
+        self, stage: Stage, attempt: int, draw: Callable[[], int], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._threads = DaemonThreads(_CALLS_AT_ONCE)
+        self.calls = BlockingCalls(self._threads.run)
+        task = Accepted(SlotId(f"task-{attempt}"), stage.job, Epoch(1), stage.settings)
+        self._local = LocalState(task, draw, self.calls.run, loop.create_task)
+
+    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend:
+        """State in memory or on the disk; there is nothing that its changes would be logged for."""
+        place = self._local.place(deployment.settings.slot)
+        return OperatorBackend(scope, keyed_backend(scope, local=place))
+
+    async def close(self, chain: Chain, log: structlog.typing.FilteringBoundLogger) -> None:
+        """Close the operators once their calls have ended, and leave nothing on the disk."""
+        self.calls.give_up()
+        await close_after_calls(chain, self.calls, log)
+        self._threads.close()
+        self._local.folders.close(over=True)
+
+
 class StageHost:
     """The `Host` of a subtask in a task of Spark. attempt: no two tasks have the same.
 
@@ -179,14 +204,11 @@ class StageHost:
         self.loop = asyncio.new_event_loop()
         self.channels: list[_ToSubtask] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._threads = DaemonThreads(_CALLS_AT_ONCE)
-        self._blocking = BlockingCalls(self._threads.run)
-        task = Accepted(SlotId(f"task-{attempt}"), stage.job, Epoch(1), stage.settings)
-        self._local = LocalState(task, self.chance.bits64, self.run_blocking, self.loop.create_task)
+        self._beside = Beside(stage, attempt, self.chance.bits64, self.loop)
 
     def build(self) -> None:
         """Make the subtask. Raises what stands in its way, such as code that cannot be loaded."""
-        self.subtask = build(load(self.deployment), self.deployment, self, self)
+        self.subtask = build(load(self.deployment), self.deployment, self, self._beside)
 
     async def moves(self) -> None:
         """Wait until something is ready; a look now and then costs nothing beside that."""
@@ -208,16 +230,7 @@ class StageHost:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._blocking.give_up()
-        await close_after_calls(self.subtask.chain, self._blocking, self.log)
-        self._threads.close()
-        self._local.folders.close(over=True)
-
-    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend:
-        """State in memory or on the disk; there is nothing that its changes would be logged for."""
-        return OperatorBackend(
-            scope, keyed_backend(scope, local=self._local.place(deployment.settings.slot))
-        )
+        await self._beside.close(self.subtask.chain, self.log)
 
     # --- Host ---
 
@@ -247,7 +260,7 @@ class StageHost:
         self.subtask.input.rows_skipped += rows
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._blocking.run(call)
+        return self._beside.calls.run(call)
 
     def threads(self, limit: int) -> DaemonThreads:
         return DaemonThreads(limit)
