@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.jobs import running_counts, same
 from tests.e2e.ledger import LedgerSink, ledger_rows
-from tests.e2e.runtimes import Jobs, failure_of, finished
+from tests.e2e.runtimes import END_S, Jobs, failure_of, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import view, wait_completed, wait_for
 from tidegate import (
@@ -198,9 +198,8 @@ def check_folder_that_cannot_be_written(jobs: Jobs) -> None:
 
 def check_second_execute(jobs: Jobs) -> None:
     """A job of the same name over the same folder is refused; the first goes on unharmed."""
-    total = 3_000
     env = jobs.checkpointed(1, 100)
-    running_counts(env, total, 1_000).sink_to(LedgerSink(jobs.folder / "out"))
+    running_counts(env, None, 1_000).sink_to(LedgerSink(jobs.folder / "out"))
     first = jobs.start(env, "twice")
     wait_completed(first, 1)
     again = jobs.checkpointed(1, 100)
@@ -208,9 +207,10 @@ def check_second_execute(jobs: Jobs) -> None:
     with soon(), pytest.raises(ConfigError) as refused:
         jobs.start(again, "twice")
     check_clear(refused.value, "twice", "already running")
-    finished(first)
-    check_each_counted_once(ledger_rows(jobs.folder / "out"), total)
-    assert not ledger_rows(jobs.folder / "second")
+    first.stop_with_savepoint(False, jobs.folder / "savepoints").result(END_S)
+    rows = ledger_rows(jobs.folder / "out")
+    check_each_counted_once(rows, len(rows))
+    assert rows and not ledger_rows(jobs.folder / "second")
     third = jobs.checkpointed(1, 100)
     running_counts(third, 10, None).sink_to(LedgerSink(jobs.folder / "third"))
     finished(jobs.start(third, "twice"))

@@ -88,7 +88,7 @@ def killed_behind_a_late_barrier(jobs: Jobs, mode: CheckpointingMode, out: Path)
         wait_for(client, has_begun, "the first barrier is under way")
         # Behind its barrier the first source has gone on to its end, and all of that is counted.
         until(lambda: sent()[0] == TOTAL // 2, "the first source has sent all of its rows")
-        until(lambda: taken() == sum(sent()), "rows are counted ahead of the second barrier")
+        until(lambda: taken() >= TOTAL // 2, "rows are counted ahead of the second barrier")
     held.release()
     asked.result(timeout=END_S)
     kill_slot(client, 0)

@@ -78,7 +78,7 @@ PROGRAM = """
     from tidegate import StreamExecutionEnvironment, Types
     from tidegate.connectors import FileSink
     env = StreamExecutionEnvironment.get_execution_environment()
-    numbers = env.generate(lambda n: (n % 3, n), 3_000, None, Types.TUPLE([Types.LONG()] * 2))
+    numbers = env.generate(lambda n: (n % 3, n), 30_000, None, Types.TUPLE([Types.LONG()] * 2))
     keyed = numbers.uid("numbers").key_by(lambda pair: pair[0], Types.LONG())
     sums = keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid({uid!r})
     sums.sink_to(FileSink.json(sys.argv[1])).uid("files")
@@ -87,10 +87,10 @@ PROGRAM = """
 
 
 def sums(jobs: Jobs, name: str = "sums") -> JobClient:
-    """The program's job, slowly and without end."""
+    """The program's job, which takes a minute for what the program does at once."""
     env = jobs.checkpointed(1, 50)
     pair = Types.TUPLE([Types.LONG()] * 2)
-    numbers = env.generate(lambda n: (n % 3, n), 3_000, 500, pair).uid("numbers")
+    numbers = env.generate(lambda n: (n % 3, n), 30_000, 500, pair).uid("numbers")
     keyed = numbers.key_by(lambda pair: pair[0], Types.LONG())
     summed = keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums")
     summed.sink_to(FileSink.json(str(jobs.folder / ("out" if name == "sums" else name)))).uid(
@@ -117,7 +117,7 @@ def test_a_command_forks_a_job_and_says_what_stands_in_the_way(jobs: Jobs) -> No
     assert status(client) is JobStatus.RUNNING
     assert list_savepoints(jobs.folder / "savepoints") == []
     after = committed(out)
-    assert 0 < len(after) < 3_000
+    assert 0 < len(after) < 30_000
     same = tidegate(jobs, "--name", "sums", "sums", script, out)
     assert same.exit_code == 2 and "a name of its own" in same.output
     other = sums(jobs, "sums-fork")
@@ -131,10 +131,12 @@ def test_a_command_forks_a_job_and_says_what_stands_in_the_way(jobs: Jobs) -> No
     assert lost.exit_code == 2 and "uid 'totals', give that one uid('sums')" in lost.output
     [left] = list_savepoints(jobs.folder / "savepoints")
     assert f"{left.path} is still there" in lost.output
-    finished(client)
-    # Each row that the fork has made, the job has made too.
+    client.cancel().result(END_S)
+    # Each row that the fork has made, the job has made too, as far as it has come.
     made = {tuple(row) for row in committed(jobs.folder / "out")}
-    assert [row for row in after if tuple(row) not in made] == []
+    reached = dict(sorted(made))
+    both = [tuple(row) for row in after if row[1] <= reached[row[0]]]
+    assert both and set(both) <= made
 
 
 def check_files_of(job: JobClient, jobs: Jobs) -> None:
