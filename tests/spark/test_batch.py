@@ -187,11 +187,17 @@ def test_what_stages_cannot_run_is_refused_before_anything_runs(
     env.from_sequence(1, 10).key_by(lambda n: n % 2).window(windows).reduce(max).print()
     with pytest.raises(GraphError, match="processing time have no place in a batch"):
         env.execute()
-    env = in_batch(StreamExecutionEnvironment.on_spark(spark, 2))
-    env.configure({"execution.state-recovery.path": str(tmp_path)})
-    env.from_sequence(1, 10).print()
-    with pytest.raises(ConfigError, match="starts from nothing, not from a snapshot"):
-        env.execute()
+    latest = {"execution.state-recovery.path": "latest"}
+    claimed = {
+        "execution.state-recovery.path": str(tmp_path),
+        "execution.state-recovery.claim-mode": "CLAIM",
+    }
+    for settings in (latest, claimed):
+        env = in_batch(StreamExecutionEnvironment.on_spark(spark, 2))
+        env.configure(settings)
+        env.from_sequence(1, 10).print()
+        with pytest.raises(ConfigError, match="cannot go on from its newest, nor make a snapshot"):
+            env.execute()
 
 
 class Changes(JobStatusChangedListener):
@@ -307,6 +313,36 @@ def test_a_live_job_goes_on_where_a_batch_has_ended(spark: SparkSession, tmp_pat
     )
     fired = [-b - 100 for _, b, _ in tails if b < 0]
     assert sorted(fired)[:40] == list(range(BEHIND - 40, BEHIND)), "timers of the batch, each once"
+
+
+@pytest.mark.feature("F303")
+def test_batches_go_on_where_one_has_ended_at_any_parallelism(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history, out, later = tmp_path / "in", tmp_path / "out", tmp_path / "later"
+    write_numbers(history, 2, 1_000)
+    write_numbers(later, 6, 1_000)
+    files, savepoint = sorted(later.glob("*.parquet")), None
+    for number, parallelism in enumerate((2, 3, 1)):
+        env = in_batch(StreamExecutionEnvironment.on_spark(spark, parallelism))
+        if savepoint is not None:
+            env.configure({"execution.state-recovery.path": savepoint})
+            for file in files[2 * number : 2 * number + 2]:
+                file.rename(history / f"{number} {file.name}")
+        is_last = number == 2
+        if not is_last:
+            env.end_with_savepoint(tmp_path / "savepoints")
+        counted(env, history, out, live=False)
+        savepoint = env.execute(f"batch {number}").get_savepoint()
+        assert (savepoint is None) is is_last
+    tails = lines_in(out, "tail")
+    assert sorted(b for _, b, _ in tails if b >= 0) == list(range(6_000))
+    assert {key: max(c for k, b, c in tails if k == key and b >= 0) for key in range(10)} == (
+        dict.fromkeys(range(10), 600)
+    )
+    assert lines_in(out, "sum") == fired_sums(6_000)
+    fired = sorted(-b - 100 for _, b, _ in tails if b < 0)
+    assert fired == list(range(BEHIND - 40, 6_000)), "timers of each batch, each once"
 
 
 class Refusing:

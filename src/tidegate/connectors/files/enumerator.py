@@ -35,8 +35,8 @@ class EnumeratorState:
     """State of the enumerator in a checkpoint.
 
     left: parts that nobody was given. seen: digests of the paths of files that were cut; only
-    where a folder is watched. cut: how many parts there were. schema: found in the first file.
-    done: the search is over.
+    where a folder is looked at again. cut: how many parts there were. schema: found in the first
+    file. done: the search is over.
     """
 
     left: deque[FileSplit] = field(default_factory=lambda: deque[FileSplit]())
@@ -71,8 +71,9 @@ class FileEnumerator:
         self._state = EnumeratorState()
         if restored is not None:
             self._state = ship.restored(EnumeratorState, restored, name="a file source")
-            # What was read to its end is watched from now on.
-            self._state.done = self._state.done and interval_ms is None
+            # Where the files that were read are known, there may be more of them by now.
+            known = interval_ms is not None or bool(self._state.seen)
+            self._state.done = self._state.done and not known
 
     def start(self) -> None:
         if not self._state.done:
@@ -130,8 +131,8 @@ class FileEnumerator:
         state.left.extend(parts)
         state.cut += len(parts)
         state.schema = next((part.schema for part in parts), state.schema)
-        # Only a folder that is watched is looked at again; else the digests would fill checkpoints.
-        if self._interval_ms is not None or self._context.goes_on:
+        # Only a folder that is looked at again: else the digests would fill checkpoints.
+        if self._interval_ms is not None or self._context.goes_on or state.seen:
             state.seen.update(digest_of(part.path) for part in parts)
         self._looked()
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.chain import Chain
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
+    from tidegate.slot.subtask.subtask import Subtask
     from tidegate.slot.world import World
     from tidegate.storage.places import Place
 
@@ -106,7 +107,7 @@ class HostedSubtask:
         addresses = self.deployment.deploy.addresses
         try:
             await self._links.ensure(addresses.keys(), addresses)
-            await self._blocking.run(self._restore)
+            await self._blocking.run(lambda: restore(self.subtask, self._reader))
         except Exception as error:
             self.fail(error)
             return
@@ -116,17 +117,6 @@ class HostedSubtask:
             self._driver.send(
                 SubtaskChanged(self.execution, ExecutionState.INITIALIZING, restore_ms=took_ms)
             )
-
-    def _restore(self) -> None:
-        """Bring back each operator's state. Blocking; nothing else touches the subtask yet."""
-        deploy = self.deployment.deploy
-        snapshot = f"checkpoint {deploy.restored}"
-        for each in self.subtask.chain.operators:
-            state = deploy.state.get(each.context.info.operator, RestoredOperatorState())
-            reader = self._reader.at(f"operator '{each.context.info.name}', {snapshot}")
-            each.backend.restore(state, reader)
-        read = self._reader.at(f"in-flight data, {snapshot}").read
-        self.subtask.input.gate.restore(read_in_flight(deploy.in_flight, read))
 
     def _open(self) -> None:
         subtask, changelog = self.subtask, self.deployment.settings.slot.changelog
@@ -360,6 +350,18 @@ class HostedSubtask:
             self._driver.send(
                 CheckpointDeclined(self.execution, snapshot.checkpoint, reason, str(ours))
             )
+
+
+def restore(subtask: Subtask, reader: StateReader) -> None:
+    """Bring back each operator's state. Blocking; nothing else touches the subtask yet."""
+    deploy = subtask.deployment.deploy
+    snapshot = f"checkpoint {deploy.restored}"
+    for each in subtask.chain.operators:
+        state = deploy.state.get(each.context.info.operator, RestoredOperatorState())
+        of_operator = reader.at(f"operator '{each.context.info.name}', {snapshot}")
+        each.backend.restore(state, of_operator)
+    read = reader.at(f"in-flight data, {snapshot}").read
+    subtask.input.gate.restore(read_in_flight(deploy.in_flight, read))
 
 
 async def await_closing(

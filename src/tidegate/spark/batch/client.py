@@ -24,6 +24,7 @@ from tidegate.model.ids import Epoch, JobId
 from tidegate.model.logs import LogPage
 from tidegate.slot.driver_link import as_ours
 from tidegate.spark.batch.job import BatchJob, check
+from tidegate.spark.batch.start import read_start
 from tidegate.spark.batch.user_calls import UserCalls
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class BatchClient:
             process_log().warning(
                 "a job in batch has no page of its own; Spark's shows its stages", job=graph.name
             )
-        self._graph = graph
         self._id = JobId(secrets.token_hex(16))
+        self._graph, self._start = read_start(graph, self._id)
         self._clock = SystemClock()
         self._began_ms = self._clock.monotonic_ms()
         self._status = JobStatus.INITIALIZING
@@ -58,8 +59,10 @@ class BatchClient:
         self._failures: tuple[FailureView, ...] = ()
         self._figures: dict[SubtaskId, SubtaskFigures] = {}
         self._result: Future[JobExecutionResult] = Future()
-        self._calls = UserCalls(graph, self._id)
-        self._job = BatchJob(graph, self._id, spark, savepoints, self._calls.trigger_hooks)
+        self._calls = UserCalls(self._graph, self._id)
+        self._job = BatchJob(
+            self._graph, self._id, spark, self._start, savepoints, self._calls.trigger_hooks
+        )
         self._thread = InheritableThread(target=self._run, session=spark)
         self._thread.daemon = True
 
@@ -74,7 +77,7 @@ class BatchClient:
         self._enter(JobStatus.RUNNING)
         error: TidegateError | None = None
         try:
-            self._calls.reset_hooks()
+            self._calls.restore_hooks(self._start)
             said = self._job.run()
             self._figures = {each.task.subtask: each.figures for each in said if each.figures}
             self._enter(JobStatus.FINISHED)

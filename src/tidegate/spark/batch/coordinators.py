@@ -13,6 +13,7 @@ from tidegate.operators.sources.source_coordinator import (
     SplitsWanted,
 )
 from tidegate.spark.batch.shuffle import ONLY
+from tidegate.spark.batch.start import BatchStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,10 +31,19 @@ class Coordinators:
     """Makes and asks them in the driver, one call after another.
 
     staged: where what an operator's source reads was written. goes_on: another job follows.
+    start: what they begin with.
     """
 
-    def __init__(self, graph: JobGraph, staged: Mapping[OperatorId, str], *, goes_on: bool) -> None:
-        self.goes_on = goes_on
+    def __init__(
+        self,
+        graph: JobGraph,
+        staged: Mapping[OperatorId, str],
+        *,
+        goes_on: bool,
+        start: BatchStart | None = None,
+    ) -> None:
+        self._goes_on = goes_on
+        self._start = start or BatchStart()
         self._graph = graph
         self._staged = staged
         self._shared: dict[str, object] = {}
@@ -50,7 +60,7 @@ class Coordinators:
                 context = _Context(self, operator.id, vertex.parallelism)
                 made = self._graph.coordinated(operator.id).coordinator(context)
                 self._contexts[operator.id], self._made[operator.id] = context, made
-                made.start(None, None)
+                made.start(self._start.checkpoint, self._start.coordinators.get(operator.id))
                 for subtask in range(vertex.parallelism):
                     made.subtask_ready(subtask)
                 if isinstance(made, SourceCoordinator):
@@ -87,6 +97,10 @@ class Coordinators:
     def staged(self, operator: OperatorId) -> str | None:
         return self._staged.get(operator)
 
+    def goes_on(self, operator: OperatorId) -> bool:
+        """Another job reads on behind what the operator's source has read here."""
+        return self._goes_on and operator not in self._staged
+
     def shared(self, name: str, make: Callable[[], T]) -> T:
         if name not in self._shared:
             self._shared[name] = make()
@@ -120,7 +134,7 @@ class _Context:
         self._operator = operator
         self.parallelism = parallelism
         self.sent: dict[int, list[OperatorEvent]] = {}
-        self.goes_on = all_.goes_on
+        self.goes_on = all_.goes_on(operator)
         self.shared = all_.shared
         self.results = all_.results
 

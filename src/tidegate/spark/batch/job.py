@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
-from tidegate.errors import ConfigError, GraphError, JobCanceled
+from tidegate.errors import GraphError, JobCanceled
 from tidegate.model.topology import Partitioner
 from tidegate.spark.batch.commits import commit_all
 from tidegate.spark.batch.coordinators import Coordinators
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import JobId, OperatorId, VertexId
     from tidegate.model.settings import JobSettings
     from tidegate.spark.batch.shuffle import Said
+    from tidegate.spark.batch.start import BatchStart
 
 _SETTINGS: Final = {
     # Rows of a shuffle may be batches of a megabyte.
@@ -48,14 +49,7 @@ _SETTINGS: Final = {
 
 
 def check(graph: JobGraph) -> None:
-    """Raises GraphError and ConfigError for a job that stages cannot run."""
-    pipelined = "execution.batch-shuffle-mode: ALL_EXCHANGES_PIPELINED"
-    if graph.settings.restore.path is not None:
-        raise ConfigError(
-            "A batch over Spark's shuffle starts from nothing, not from a snapshot",
-            where=graph.settings.restore.path,
-            remedy=f"Run it as a stream, or with {pipelined}.",
-        )
+    """Raises GraphError for a job that stages cannot run."""
     for vertex in graph.topology.vertices:
         for info, operator in zip(vertex.operators, graph.plan(vertex.id).operators, strict=True):
             if operator.counts_on_clock:
@@ -71,8 +65,8 @@ def check(graph: JobGraph) -> None:
 class BatchJob:
     """Runs the stages of a job on Spark and commits what they prepared.
 
-    savepoints: folder for a savepoint at its end; None for none. hooks: gives the states of the
-    master hooks for it, told the time.
+    start: what it begins with. savepoints: folder for a savepoint at its end; None for none. hooks:
+    gives the states of the master hooks for it, told the time.
     """
 
     def __init__(
@@ -80,6 +74,7 @@ class BatchJob:
         graph: JobGraph,
         job: JobId,
         spark: SparkSession,
+        start: BatchStart,
         savepoints: str | None,
         hooks: Callable[[int], tuple[MasterState, ...]],
     ) -> None:
@@ -92,11 +87,14 @@ class BatchJob:
         self._tag = f"tidegate-{secrets.token_hex(6)}"
         self._kept: list[DataFrame] = []
         self._cancelled = False
+        self._start = start
         self._savepoints = savepoints
         self._hooks = hooks
         self._savepoint: FinalSavepoint | None = None
         self._staged = StagedInputs(graph, job)
-        self.coordinators = Coordinators(graph, self._staged.places, goes_on=savepoints is not None)
+        self.coordinators = Coordinators(
+            graph, self._staged.places, goes_on=savepoints is not None, start=start
+        )
 
     def run(self) -> list[Said]:
         """Runs all tasks and commits. Gives what they said; the first failure is raised."""
@@ -178,6 +176,7 @@ class BatchJob:
     def _stage(self, vertex: VertexId, frames: Mapping[object, DataFrame]) -> DataFrame:
         topology = self._graph.topology
         path = tuple(sys.path) if is_local(self._spark) else ()
+        subtasks = topology.vertex(vertex).subtasks()
         stage = Stage(
             self._job,
             topology,
@@ -187,6 +186,8 @@ class BatchJob:
             self.coordinators.events(vertex),
             path,
             None if self._savepoint is None else self._savepoint.barrier,
+            self._start.checkpoint,
+            {each.index: self._start.of(vertex, each.index) for each in subtasks},
         )
         parallelism = stage.parallelism
         if stage.inputs:

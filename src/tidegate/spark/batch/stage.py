@@ -38,7 +38,7 @@ from tidegate.slot.driver_link import as_ours
 from tidegate.slot.job import LocalState
 from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads
 from tidegate.slot.subtask.builder import build, load
-from tidegate.slot.subtask.hosted import close_after_calls
+from tidegate.slot.subtask.hosted import close_after_calls, restore
 from tidegate.spark.batch.shuffle import (
     BATCH_BYTES,
     ONLY,
@@ -51,6 +51,7 @@ from tidegate.spark.batch.shuffle import (
 from tidegate.spark.slot_task import imports_from
 from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
     from tidegate.model.elements import Barrier, Batch, Element, Mark, OperatorEvent
     from tidegate.model.ids import ChannelId, CheckpointId, JobId, OperatorId, VertexId
+    from tidegate.model.restore import SubtaskRestore
     from tidegate.model.settings import JobSettings
     from tidegate.slot.subtask.chain import Chain, ChainedOperator
     from tidegate.slot.subtask.context import Waiting
@@ -93,6 +95,7 @@ class Stage:
 
     events: what the coordinators of its operators have to say, by subtask. path: the driver's
     import path on the same machine, else (). barrier: of the savepoint that the batch ends with.
+    restored, restores: the snapshot that it starts from, and the state in it by subtask.
     """
 
     job: JobId
@@ -105,6 +108,8 @@ class Stage:
     )
     path: tuple[str, ...] = ()
     barrier: Barrier | None = None
+    restored: CheckpointId | None = None
+    restores: Mapping[int, SubtaskRestore] = field(default_factory=dict[int, "SubtaskRestore"])
 
     @property
     def parallelism(self) -> int:
@@ -189,7 +194,9 @@ class StageHost:
 
     def __init__(self, stage: Stage, index: int, attempt: int) -> None:
         execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
-        deploy = Deploy(execution, stage.plan, stage.as_seen, {}, {}, {})
+        deploy = Deploy(execution, stage.plan, stage.as_seen, {}, {}, {}, stage.restored)
+        if (start := stage.restores.get(index)) is not None:
+            deploy = replace(deploy, state=start.operators, checksums=start.checksums)
         self.deployment = Deployment(stage.job, stage.settings, deploy)
         self.clock = SystemClock()
         self.chance = SeededChance(attempt)
@@ -407,6 +414,9 @@ class StageTask:
         for output in subtask.outputs.channels:
             output.resize(_AT_ONCE_ROWS)
             output.granted(sys.maxsize)
+        deployment = self._host.deployment
+        storage = CheckpointStorage(deployment.job, deployment.settings.checkpoints)
+        restore(subtask, StateReader(storage.files, deployment.deploy.checksums))
         subtask.chain.open()
         subtask.start()
         for operator, event in self._stage.events.get(self._index, ()):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.jobmaster.commands import StatusChanged
     from tidegate.model.ids import JobId
+    from tidegate.spark.batch.start import BatchStart
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class UserCalls:
         self._pool = DriverPool(_THREADS, SystemClock())
         self._loop = asyncio.new_event_loop()
         self._telling: set[asyncio.Task[None]] = set()
-        self._timeout_s = graph.settings.checkpoints.timeout_ms / 1000
+        self._graph = graph
         self._log = log = process_log().bind(job=graph.name)
         about, blocking = (job, graph.name), self._blocking
         self._hooks = MasterHooks(graph.hooks, blocking, log)
@@ -60,20 +61,23 @@ class UserCalls:
     def labels(self, error: TidegateError) -> dict[str, str]:
         return self._done(self._enrichers.labels(error, error.where, None))
 
-    def reset_hooks(self) -> None:
+    def restore_hooks(self, start: BatchStart) -> None:
         """The batch begins. Raises what a hook has raised."""
-        self._done(self._hooks.restore(None, (), allow_unmatched=False))
+        allow = self._graph.settings.restore.allow_non_restored
+        self._done(self._hooks.restore(start.checkpoint, start.hooks, allow_unmatched=allow))
 
     def trigger_hooks(self, wall_ms: int) -> tuple[MasterState, ...]:
         """The states of the hooks for the savepoint at the end. Raises what one has raised."""
 
+        limit_s = self._graph.settings.checkpoints.timeout_ms / 1000
+
         async def trigger() -> tuple[MasterState, ...]:
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(limit_s):
                     return await self._hooks.trigger(ONLY, wall_ms)
             except TimeoutError as error:
                 raise UserCodeFailed(
-                    f"the master hooks had no state within {self._timeout_s:g} s",
+                    f"the master hooks had no state within {limit_s:g} s",
                     where="the savepoint at the end of the batch",
                     remedy="Find out what their trigger_checkpoint waits for.",
                 ) from error

@@ -1,0 +1,91 @@
+"""What a batch starts from: nothing, or a snapshot that another job has left."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.provenance import hook_states
+from tidegate.checkpoint.restore.assignment import assign, coordinator_states
+from tidegate.checkpoint.restore.fitting import check_hooks, fit
+from tidegate.config.log import process_log
+from tidegate.driver.starting.restore import LATEST, check_files, check_own, read_snapshot
+from tidegate.errors import ConfigError, RestoreRefused
+from tidegate.model.ids import OperatorId, SubtaskId
+from tidegate.model.restore import SubtaskRestore
+from tidegate.model.settings import ClaimMode
+from tidegate.storage.checkpoints import CheckpointStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flinkformat.snapshots import MasterState
+    from tidegate.checkpoint.completed import CompletedCheckpoint
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.ids import CheckpointId, JobId, VertexId
+
+_NOTHING = SubtaskRestore({}, finished=False)
+
+
+@dataclass(frozen=True)
+class BatchStart:
+    """The state of subtasks, coordinators and hooks. checkpoint: None where it starts empty."""
+
+    checkpoint: CheckpointId | None = None
+    subtasks: Mapping[SubtaskId, SubtaskRestore] = field(
+        default_factory=dict[SubtaskId, SubtaskRestore]
+    )
+    coordinators: Mapping[OperatorId, bytes | None] = field(
+        default_factory=dict[OperatorId, "bytes | None"]
+    )
+    hooks: tuple[MasterState, ...] = ()
+
+    def of(self, vertex: VertexId, subtask: int) -> SubtaskRestore:
+        return self.subtasks.get(SubtaskId(vertex, subtask), _NOTHING)
+
+
+def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
+    """What the job's settings name, with the graph as it fits. Blocking.
+
+    Raises ConfigError, FormatError, RestoreRefused and StorageFailed.
+    """
+    restore = graph.settings.restore
+    if restore.path is None:
+        return graph, BatchStart()
+    if restore.path == LATEST or restore.claim_mode is ClaimMode.CLAIM:
+        raise ConfigError(
+            "A batch on Spark has no checkpoints, so it cannot go on from its newest, nor make a "
+            "snapshot its own",
+            where=f"{restore.path}, claim mode {restore.claim_mode.value}",
+            remedy="Name the savepoint that it starts from, with claim mode NO_CLAIM.",
+        )
+    storage = CheckpointStorage(job, graph.settings.checkpoints)
+    read = read_snapshot(
+        storage.files, restore.path, lambda: secrets.token_hex(16), storage.key_file
+    )
+    check_own(read)
+    check_files(storage.files, read)
+    metadata = read.metadata
+    topology = fit(metadata, graph.topology, allow_unclaimed_state=restore.allow_non_restored)
+    if not restore.allow_non_restored:
+        check_hooks(metadata, {hook.get_identifier() for hook in graph.hooks})
+    subtasks = assign(metadata, topology, drop_in_flight=restore.without_in_flight_of is not None)
+    _check_at_rest(read, subtasks)
+    process_log().info("a batch starts from a snapshot", path=read.pointer, job=graph.name)
+    # What was staged for one batch is no input of the next.
+    coordinators = coordinator_states(metadata, topology).items()
+    kept = {operator: state for operator, state in coordinators if operator not in graph.staged}
+    start = BatchStart(read.checkpoint, subtasks, kept, hook_states(metadata))
+    return replace(graph, topology=topology), start
+
+
+def _check_at_rest(read: CompletedCheckpoint, subtasks: Mapping[SubtaskId, SubtaskRestore]) -> None:
+    for each in subtasks.values():
+        if each.in_flight or each.finished:
+            why = "has records in flight" if each.in_flight else "is of a job part of which is over"
+            raise RestoreRefused(
+                f"A batch cannot start from a snapshot that {why}",
+                where=read.pointer,
+                remedy="Start from a savepoint that was taken without --drain.",
+            )
