@@ -134,6 +134,23 @@ def test_a_slow_step_is_found_behind_one_that_waits_for_its_turn() -> None:
     )
 
 
+def chained(busy: float, micros: float) -> JobView:
+    """One step that reads and calls something for each row."""
+    call = OperatorInfo(SUM, "to database")
+    task_view = task(0, metrics(busy, 0.0, 30.0, s=(0.01, 0), a=(busy, micros)))
+    read = OperatorInfo(OperatorId(SOURCE), "orders")
+    return replace(EMPTY, vertices=(VertexView(SOURCE, "all", 1, 128, (task_view,), (read, call)),))
+
+
+def test_a_source_in_one_step_with_a_slow_function_is_told() -> None:
+    found = only(chained(0.98, 30_000))
+    assert (found.subject, found.step) == (Subject.BOTTLENECK, "all")
+    assert "can read no faster: its busiest task works 98 % of the time" in found.what
+    assert "'to database', 30 ms a row" in found.what and "AsyncDataStream" in found.remedy
+    assert findings_of(chained(0.7, 30_000), NOW_MS) == [], "it reads all that comes"
+    assert findings_of(chained(0.98, 20), NOW_MS) == [], "it reads as fast as it can"
+
+
 def test_a_hot_key_is_not_told_to_have_more_parallelism() -> None:
     busy, idle = metrics(0.95, 0.0, 880.0), metrics(0.02, 0.0, 40.0)
     found = only(job(HELD, task(0, idle), task(1, idle), task(2, busy), task(3, idle)))
@@ -145,16 +162,32 @@ def test_a_hot_key_is_not_told_to_have_more_parallelism() -> None:
     assert "Task 2" in of_two.what and "the other works 2 % of it" in of_two.what
 
 
+def giving(view: JobView, rate: float) -> JobView:
+    """The same job with a source that gives so many rows a second."""
+    source, totals = view.vertices
+    gives = {**WELL, MetricKey("numRecordsOutPerSecond", MetricKind.METER): Metered(0, rate)}
+    return replace(view, vertices=(replace(source, subtasks=(task(0, gives),)), totals))
+
+
 def test_event_time_that_waits_for_an_input_names_it() -> None:
     held_by = (ChannelId(0, 0, 0),)
     behind = SubtaskFigures(watermark_ms=1_000, furthest_ms=301_000, held_by=held_by)
-    found = only(job(WELL, task(0, WELL, behind)))
+    found = only(giving(job(WELL, task(0, WELL, behind)), 40))
     assert found.subject is Subject.EVENT_TIME and found.step == "sum -> database"
     assert "event time of 'orders': this input is 5 min behind" in found.what
-    assert "with_idleness" in found.remedy
+    assert "gives 40 rows a second" in found.what and "timestamps are wrong" in found.remedy
+    near = replace(behind, furthest_ms=41_000)
+    assert findings_of(giving(job(WELL, task(0, WELL, near)), 40), NOW_MS) == []
+
+
+def test_event_time_that_waits_for_an_input_without_rows_is_told_sooner() -> None:
+    held_by = (ChannelId(0, 0, 0),)
+    behind = SubtaskFigures(watermark_ms=1_000, furthest_ms=41_000, held_by=held_by)
+    found = only(job(WELL, task(0, WELL, behind)))
+    assert "gives 0 rows a second" in found.what and "with_idleness" in found.remedy
     none = replace(behind, watermark_ms=MIN_TIMESTAMP_MS)
     assert "this input has given none yet" in only(job(WELL, task(0, WELL, none))).what
-    near = replace(behind, furthest_ms=31_000)
+    near = replace(behind, furthest_ms=21_000)
     assert findings_of(job(WELL, task(0, WELL, near)), NOW_MS) == []
     nobody = replace(none, furthest_ms=MIN_TIMESTAMP_MS)
     assert findings_of(job(WELL, task(0, WELL, nobody)), NOW_MS) == []
@@ -199,6 +232,16 @@ def test_a_call_that_lasts_is_named() -> None:
     slot = SlotView(SLOT, "host", 1, 5, 12_400, LongCall("lookup, line 4", ""), "look up (1/2)")
     found = only(replace(EMPTY, slots=(slot,)))
     assert found.what == "look up (1/2) has been in one call of lookup, line 4 for 12 s."
+
+
+def test_a_slow_step_that_is_in_a_call_is_told_for_how_long() -> None:
+    view = job(HELD, task(0, metrics(0.9, 0.0, 0.0, a=(0.0, 15))))
+    slot = SlotView(SLOT, "host", 1, 5, 6_400, calling="sum -> database (1/1)")
+    found = only(replace(view, slots=(slot,)))
+    assert found.subject is Subject.BOTTLENECK and "same rows for 6 s" in found.what
+    assert "a row" not in found.what and "time limit" in found.remedy
+    named = replace(slot, batch_age_ms=11_000, long_call=LongCall("lookup, line 4", ""))
+    assert only(replace(view, slots=(named,))).subject is Subject.CALL
 
 
 def seen(view: JobView, *history: object, interval_ms: int = 1_000) -> JobView:

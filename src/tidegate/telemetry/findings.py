@@ -30,6 +30,16 @@ HELD_BACK: Final = 0.5
 """A step that waits for its readers for more of its time is held back; Flink's HIGH."""
 WORKS: Final = 0.5
 """A step that works for more of its time may be what holds others back."""
+LONG_CALL_MS: Final = 2_000
+"""A task that works on the same rows for longer is in a call that lasts."""
+_CALL_REMEDY: Final = (
+    "Give the call a time limit of its own, or make it with AsyncDataStream, which lets other rows "
+    "go on."
+)
+SATURATED: Final = 0.9
+"""A source whose chain works for more of its time reads no faster."""
+SLOW_MICROS: Final = 1_000
+"""A row that takes longer in one operator is slow."""
 SKEWED: Final = 3.0
 """A task that gets so many times as many rows as the middle one of its step has a hot key."""
 GROWING_MIN: Final = 8
@@ -42,6 +52,8 @@ CROWDED: Final = 0.5
 """A checkpoint that takes more of its interval leaves little time between two of them."""
 EVENT_TIME_BEHIND_MS: Final = 60_000
 """Inputs of a step may be so far apart in event time before it is said."""
+SILENT_BEHIND_MS: Final = 30_000
+"""The same for inputs that give no rows."""
 _UNBEGUN_MS: Final = 2**62
 """Nothing is so far behind that has begun."""
 RESTARTS: Final = 2
@@ -76,8 +88,8 @@ def findings_of(job: JobView, now_ms: int) -> list[Finding]:
     if job.status.is_terminal:
         return []
     skewed = list(_skew(job))
-    # More parallelism, which a slow step is told to have, does not help a hot key.
-    explained = {each.step for each in skewed}
+    # More parallelism, which a slow step is told to have, does not help a hot key or a long call.
+    explained = {each.step for each in skewed} | _steps_in_calls(job)
     return [
         *_failures(job, now_ms),
         *_calls(job),
@@ -128,34 +140,53 @@ def _calls(job: JobView) -> Iterator[Finding]:
                 slot.calling,
                 f"{slot.calling} has been in one call of {slot.long_call.function} for "
                 f"{slot.batch_age_ms / 1000:.0f} s.",
-                "Give the call a time limit of its own, or make it with AsyncDataStream, which "
-                "lets other rows go on.",
+                _CALL_REMEDY,
             )
 
 
+def _steps_in_calls(job: JobView) -> set[str]:
+    called = {slot.calling for slot in job.slots if slot.long_call is not None}
+    return {
+        vertex.name
+        for vertex in job.vertices
+        if any(vertex.task(each.index) in called for each in vertex.subtasks)
+    }
+
+
 def _bottlenecks(job: JobView) -> Iterator[Finding]:
-    """Steps that work while those before them wait for room."""
+    """Steps that work while those before them wait for room, or that read too slowly themselves."""
+    fed = {edge.target for edge in job.edges}
+    ages_ms = {slot.calling: slot.batch_age_ms for slot in job.slots}
     for vertex in job.vertices:
-        held = _held_by(job, vertex)
-        if not held or _share(vertex, BLOCKED) >= HELD_BACK:
-            continue
         busiest = max(vertex.subtasks, key=lambda each: share_of(each, BUSY), default=None)
-        if busiest is None or share_of(busiest, BUSY) < WORKS:
+        if busiest is None or _share(vertex, BLOCKED) >= HELD_BACK:
             continue
-        operator = _slowest(vertex, busiest)
-        what = (
-            f"'{vertex.name}' is what the job waits for: its busiest task works "
-            f"{_percent(share_of(busiest, BUSY))} of the time, while '{held[0].name}' is "
-            f"backpressured {_percent(_share(held[0], BLOCKED))} of it."
-        )
+        busy = share_of(busiest, BUSY)
+        age_ms = ages_ms.get(vertex.task(busiest.index), 0)
+        # What an operator needs for a row is not known before the call has ended.
+        operator = _slowest(vertex, busiest) if age_ms < LONG_CALL_MS else None
+        micros = 0.0 if operator is None else _micros(busiest, operator)
+        works = f"its busiest task works {_percent(busy)} of the time"
+        held = _held_by(job, vertex)
+        if held and busy >= WORKS:
+            what = (
+                f"'{vertex.name}' is what the job waits for: {works}, while '{held[0].name}' is "
+                f"backpressured {_percent(_share(held[0], BLOCKED))} of it."
+            )
+        elif vertex.id not in fed and busy >= SATURATED and micros >= SLOW_MICROS:
+            what = f"'{vertex.name}' can read no faster: {works}."
+        else:
+            continue
         remedy = "Give the step more parallelism, or do less for each row."
-        if operator is not None:
-            micros = _micros(busiest, operator)
+        if age_ms >= LONG_CALL_MS:
+            what += f" It has worked on the same rows for {age_ms / 1000:.0f} s."
+            remedy = _CALL_REMEDY
+        elif operator is not None:
             took = f", {time_text(micros)} a row" if micros else ""
             what += f" Most of it goes to '{operator.name}'{took}."
             if operator.sink:
                 remedy = "The sink is slow: write more rows at once, or give it more parallelism."
-            elif micros and micros >= 1000:
+            elif micros >= SLOW_MICROS:
                 remedy = (
                     "If a row waits for something outside, make the call with AsyncDataStream; "
                     "else give the step more parallelism."
@@ -223,22 +254,26 @@ def _event_time(job: JobView) -> Iterator[Finding]:
                 behind[source] = max(behind.get(source, 0), furthest_ms - at_ms)
                 tasks.setdefault(source, set()).add(channel.producer)
         for source, by_ms in behind.items():
-            if by_ms < EVENT_TIME_BEHIND_MS:
-                continue
-            begun = by_ms < _UNBEGUN_MS
-            how = (
-                f"is {time_text(by_ms * 1000)} behind the one that has come furthest"
-                if begun
-                else "has given none yet, unlike others"
+            given = sum(
+                rate_of(each, "numRecordsOutPerSecond")
+                for each in vertices[source].subtasks
+                if each.index in tasks[source]
             )
+            if by_ms < (EVENT_TIME_BEHIND_MS if given else SILENT_BEHIND_MS):
+                continue
+            how = "has given none yet"
+            if by_ms < _UNBEGUN_MS:
+                how = f"is {time_text(by_ms * 1000)} behind the one that has come furthest"
             yield Finding(
                 Subject.EVENT_TIME,
                 vertex.name,
                 f"'{vertex.name}' waits for event time of {_some(vertices[source], tasks[source])}:"
-                f" this input {how}. Until it goes on, windows and timers of event time wait.",
-                "If no rows come there, since a partition rests or there are fewer partitions than "
-                "tasks, have it passed over with WatermarkStrategy.with_idleness. If rows come, "
-                "they are slow, or their timestamps are wrong.",
+                f" this input {how}, and gives {given:,.3g} rows a second. Until its event time "
+                f"goes on, windows and timers wait.",
+                "Its rows come too slowly, or their timestamps are wrong."
+                if given
+                else "A partition is silent, or there are fewer partitions than tasks. "
+                "WatermarkStrategy.with_idleness passes over an input without rows.",
             )
 
 
