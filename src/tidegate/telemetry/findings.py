@@ -110,8 +110,8 @@ def _failures(job: JobView, now_ms: int) -> Iterator[Finding]:
             f"The job has failed {len(late)} times within ten minutes, the last time"
             f"{_cause(late[0])}",
             "The page under Failures says at which rows. If it is always the same row, put it "
-            "aside with dead letters; if a service fails, call it with AsyncDataStream, which "
-            "tries again.",
+            "aside with dead letters; if a service fails, call it by AsyncDataStream with a retry "
+            "strategy.",
         )
     elif job.status is JobStatus.RESTARTING:
         missing = job.slots_wanted - len(job.slots)
