@@ -108,6 +108,21 @@ class Browser:
         field.send_keys(Keys.CONTROL, "a")
         field.send_keys(text)
 
+    def focus(self, selector: str) -> None:
+        """Give the first element that a selector of CSS finds the focus, without a click."""
+        script = "document.querySelector(arguments[0]).focus()"
+        self._driver.execute_script(script, selector)  # type: ignore[no-untyped-call]
+
+    def press(self, key: str) -> None:
+        """Press a key where the focus is."""
+        self._driver.switch_to.active_element.send_keys(key)
+
+    @property
+    def focused(self) -> str:
+        """What is said of the element that has the focus; its text if nothing else is."""
+        focused = self._driver.switch_to.active_element
+        return focused.get_attribute("aria-label") or focused.text
+
     def texts(self, selector: str) -> list[str]:
         """Text of each element that a selector of CSS finds."""
         script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 
 from tests.e2e.browser import Browser
 from tests.e2e.jobs import running_counts
@@ -224,6 +225,43 @@ def test_odd_figures_and_a_busy_driver_leave_the_page_usable(browser: Browser) -
         assert browser.errors() == []
         client.broken = True
         browser.wait("what is wrong, beside the last figures", "has not said", "in checkpoint")
+
+
+@pytest.mark.feature("F298")
+def test_a_task_that_works_more_than_others_and_a_long_call_are_shown(browser: Browser) -> None:
+    client = Served()
+    idle = {**READS.metrics, MetricKey("busyTimeMsPerSecond", MetricKind.GAUGE): 0}
+    tasks = (replace(READS, index=0, metrics=idle), replace(READS, index=1))
+    client.shown = replace(VIEW, vertices=(replace(READER, subtasks=tasks), VIEW.vertices[1]))
+    with ExitStack() as stack:
+        at = f"{driver(stack, client).url}/#/{JOB}"
+        browser.open(at, "25 % busy, task 2 50 %", "Where it is", "AsyncDataStream")
+        assert browser.text.count("has been in one call") == 1
+        assert "/s in, " not in browser.text, "nothing comes into a source"
+        browser.open(f"{at}/checkpoints", "has been in one call", "AsyncDataStream")
+        assert browser.errors() == []
+
+
+@pytest.mark.feature("F298")
+def test_the_focus_follows_what_is_done_with_keys(browser: Browser) -> None:
+    client = Served()
+    client.shown = VIEW
+    with ExitStack() as stack:
+        browser.open(f"{driver(stack, client).url}/#/{JOB}", "Take a savepoint")
+        browser.focus("button.danger")
+        browser.press(Keys.ENTER)
+        until(lambda: browser.focused == "Keep it running", "the dialog has the focus")
+        browser.press(Keys.ENTER)
+        until(lambda: browser.focused == "Cancel the job", "its button has it again")
+        browser.focus(".step")
+        step = browser.focused
+        browser.press(Keys.ENTER)
+        browser.wait("the tasks of a step", "Attempt")
+        browser.focus(".close")
+        browser.press(Keys.ENTER)
+        until(lambda: "Attempt" not in browser.text, "the tasks are closed")
+        assert step.startswith(READER.name) and browser.focused.startswith(READER.name)
+        assert browser.errors() == [] and not client.cancelled
 
 
 @pytest.mark.feature("F298")

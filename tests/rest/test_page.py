@@ -192,6 +192,14 @@ def test_event_time_that_has_not_begun_or_is_over_is_no_number(
     assert vertex["subtasks"][0]["watermark"] == told
 
 
+def test_event_time_of_a_source_is_what_it_gives_out() -> None:
+    given = {MetricKey("currentOutputWatermark", MetricKind.GAUGE): 4_000}
+    task = replace(READS, figures=replace(READS.figures, watermark_ms=None), metrics=given)
+    view = replace(EMPTY, vertices=(replace(READER, subtasks=(task,)),))
+    [vertex] = picture(view, NOW_MS, since=0)["vertices"]
+    assert vertex["subtasks"][0]["watermark"] == 4_000
+
+
 def test_a_checkpoint_names_the_share_that_came_last_and_those_that_are_missing() -> None:
     reader = replace(READER, id=VERTEX.vertex, parallelism=3)
     reason = FailureReason.CHECKPOINT_EXPIRED

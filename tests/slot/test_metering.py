@@ -51,6 +51,29 @@ def test_each_operator_of_a_chain_tells_its_rows_its_time_and_its_event_time() -
     assert task["currentInputWatermark"] == 900
 
 
+class LookedAt(Recorder):
+    """Is in one call for five seconds, near the end of which somebody looks."""
+
+    world: World
+    seen: dict[str, MetricValue]
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        self.world.clock.now_ms += 5_000
+        self.seen = told(self.world)
+        return None
+
+
+def test_a_task_is_busy_while_it_is_in_a_long_call() -> None:
+    operator = LookedAt("service", [])
+    operator.world = world = World(operator).start()
+    world.put(0, rows(1)).run()
+    assert operator.seen["busyTimeMsPerSecond"] == 1_000
+    assert operator.seen["accumulateBusyTimeMs"] == 5_000
+    world.clock.now_ms += 5_000
+    after = told(world)
+    assert (after["accumulateBusyTimeMs"], after["accumulateIdleTimeMs"]) == (5_000, 5_000)
+
+
 def test_event_time_at_its_end_lags_behind_nothing() -> None:
     world = World(Recorder("first", [])).start()
     world.put(0, Watermark(900)).run()

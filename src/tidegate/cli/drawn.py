@@ -97,7 +97,8 @@ def drawn(seen: Picture) -> RenderableType:
 
 
 def _head(job: Mapping[str, Any]) -> str:
-    restarts = f", {job['restarts']} restarts" if job["restarts"] else ""
+    count = job["restarts"]
+    restarts = f", {count} restart{'s' if count > 1 else ''}" if count else ""
     return (
         f"[bold]{_plain(job['name'])}[/]  {job['state']} for "
         f"{_duration((job['ended'] or job['now']) - job['began'])}, {job['slots']} of "

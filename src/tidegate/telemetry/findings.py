@@ -9,10 +9,10 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
+from tidegate.errors import UserCodeFailed
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.metrics import Metered, MetricKey, MetricKind, Spread
@@ -22,27 +22,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
-    from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
-    from tidegate.model.ids import OperatorId
+    from tidegate.jobmaster.view import FailureView, JobView, SubtaskView, VertexView
+    from tidegate.model.ids import OperatorId, VertexId
     from tidegate.model.topology import OperatorInfo
 
 HELD_BACK: Final = 0.5
 """A step that waits for its readers for more of its time is held back; Flink's HIGH."""
 WORKS: Final = 0.5
 """A step that works for more of its time may be what holds others back."""
+LONG_CALL_MS: Final = 2_000
+"""A task that works on the same rows for longer is in a call that lasts."""
+_CALL_REMEDY: Final = (
+    "Give the call a time limit of its own, or make it with AsyncDataStream, which lets other rows "
+    "go on."
+)
+SATURATED: Final = 0.9
+"""A source whose chain works for more of its time reads no faster."""
+SLOW_MICROS: Final = 1_000
+"""A row that takes longer in one operator is slow."""
 SKEWED: Final = 3.0
 """A task that gets so many times as many rows as the middle one of its step has a hot key."""
-GROWN: Final = 2.0
-"""State that has grown so many times within the checkpoints that are remembered leaks."""
 GROWING_MIN: Final = 8
-"""Checkpoints of which each has to be larger than the one before."""
+"""Checkpoints over which state has to grow."""
+GROWING_MIN_BYTES: Final = 1_000_000
+"""Less state is no trouble, however it grows."""
+DOUBLES_WITHIN_MS: Final = 43_200_000
+"""State that grows more slowly is not told, for load that rises over a day makes it grow too."""
 CROWDED: Final = 0.5
 """A checkpoint that takes more of its interval leaves little time between two of them."""
 EVENT_TIME_BEHIND_MS: Final = 60_000
 """Inputs of a step may be so far apart in event time before it is said."""
+SILENT_BEHIND_MS: Final = 30_000
+"""The same for inputs that give no rows."""
 _UNBEGUN_MS: Final = 2**62
 """Nothing is so far behind that has begun."""
-RESTARTS: Final = 3
+RESTARTS: Final = 2
 RESTARTS_WITHIN_MS: Final = 600_000
 FAILED_IN_A_ROW: Final = 2
 
@@ -74,8 +88,8 @@ def findings_of(job: JobView, now_ms: int) -> list[Finding]:
     if job.status.is_terminal:
         return []
     skewed = list(_skew(job))
-    # More parallelism, which a slow step is told to have, does not help a hot key.
-    explained = {each.step for each in skewed}
+    # More parallelism, which a slow step is told to have, does not help a hot key or a long call.
+    explained = {each.step for each in skewed} | _steps_in_calls(job)
     return [
         *_failures(job, now_ms),
         *_calls(job),
@@ -90,22 +104,32 @@ def findings_of(job: JobView, now_ms: int) -> list[Finding]:
 def _failures(job: JobView, now_ms: int) -> Iterator[Finding]:
     late = [one for one in job.failures if now_ms - one.wall_ms < RESTARTS_WITHIN_MS]
     if len(late) >= RESTARTS:
-        newest = late[0]
         yield Finding(
             Subject.FAILURE,
-            newest.task,
-            f"The job has failed {len(late)} times within ten minutes, the last time with "
-            f"{newest.kind}: {newest.error.splitlines()[0]}",
-            "The failures say at which row. A row that always fails can be put aside with dead "
-            "letters.",
+            late[0].task,
+            f"The job has failed {len(late)} times within ten minutes, the last time"
+            f"{_cause(late[0])}",
+            "The page under Failures says at which rows. If it is always the same row, put it "
+            "aside with dead letters; if a service fails, call it by AsyncDataStream with a retry "
+            "strategy.",
         )
     elif job.status is JobStatus.RESTARTING:
+        missing = job.slots_wanted - len(job.slots)
         yield Finding(
             Subject.FAILURE,
-            "",
-            f"The job restarts: {len(job.slots)} of {job.slots_wanted} slots are there.",
-            "It goes on by itself; the failures say why it restarts.",
+            late[0].task if late else "",
+            f"The job restarts after a failure{_cause(late[0])}" if late else "The job restarts.",
+            f"It waits for {missing} of {job.slots_wanted} slots."
+            if missing > 0
+            else "It goes on by itself, from its newest checkpoint.",
         )
+
+
+def _cause(failure: FailureView) -> str:
+    """Where it failed, and with what. The class of a user's error stands in its text."""
+    kind = "" if failure.kind == UserCodeFailed.__name__ else f"{failure.kind}: "
+    at = f" in '{failure.task}'" if failure.task else ""
+    return f"{at}: {kind}{failure.error.splitlines()[0]}"
 
 
 def _calls(job: JobView) -> Iterator[Finding]:
@@ -116,41 +140,77 @@ def _calls(job: JobView) -> Iterator[Finding]:
                 slot.calling,
                 f"{slot.calling} has been in one call of {slot.long_call.function} for "
                 f"{slot.batch_age_ms / 1000:.0f} s.",
-                "Give the call a time limit of its own, or make it with AsyncDataStream, which "
-                "lets other rows go on.",
+                _CALL_REMEDY,
             )
 
 
+def _steps_in_calls(job: JobView) -> set[str]:
+    called = {slot.calling for slot in job.slots if slot.long_call is not None}
+    return {
+        vertex.name
+        for vertex in job.vertices
+        if any(vertex.task(each.index) in called for each in vertex.subtasks)
+    }
+
+
 def _bottlenecks(job: JobView) -> Iterator[Finding]:
-    """Steps that work while those before them wait for room."""
-    vertices = {vertex.id: vertex for vertex in job.vertices}
+    """Steps that work while those before them wait for room, or that read too slowly themselves."""
+    fed = {edge.target for edge in job.edges}
+    ages_ms = {slot.calling: slot.batch_age_ms for slot in job.slots}
     for vertex in job.vertices:
-        before = [vertices[edge.source] for edge in job.edges if edge.target == vertex.id]
-        held = [one for one in before if _share(one, BLOCKED) >= HELD_BACK]
-        if not held or _share(vertex, BLOCKED) >= HELD_BACK:
-            continue
         busiest = max(vertex.subtasks, key=lambda each: share_of(each, BUSY), default=None)
-        if busiest is None or share_of(busiest, BUSY) < WORKS:
+        if busiest is None or _share(vertex, BLOCKED) >= HELD_BACK:
             continue
-        operator = _slowest(vertex, busiest)
-        what = (
-            f"'{vertex.name}' is what the job waits for: its busiest task works "
-            f"{_percent(share_of(busiest, BUSY))} of the time, while '{held[0].name}' is "
-            f"backpressured {_percent(_share(held[0], BLOCKED))} of it."
-        )
+        busy = share_of(busiest, BUSY)
+        age_ms = ages_ms.get(vertex.task(busiest.index), 0)
+        # What an operator needs for a row is not known before the call has ended.
+        operator = _slowest(vertex, busiest) if age_ms < LONG_CALL_MS else None
+        micros = 0.0 if operator is None else _micros(busiest, operator)
+        works = f"its busiest task works {_percent(busy)} of the time"
+        held = _held_by(job, vertex)
+        if held and busy >= WORKS:
+            what = (
+                f"'{vertex.name}' is what the job waits for: {works}, while '{held[0].name}' is "
+                f"backpressured {_percent(_share(held[0], BLOCKED))} of it."
+            )
+        elif vertex.id not in fed and busy >= SATURATED and micros >= SLOW_MICROS:
+            what = f"'{vertex.name}' can read no faster: {works}."
+        else:
+            continue
         remedy = "Give the step more parallelism, or do less for each row."
-        if operator is not None:
-            micros = _micros(busiest, operator)
+        if age_ms >= LONG_CALL_MS:
+            what += f" It has worked on the same rows for {age_ms / 1000:.0f} s."
+            remedy = _CALL_REMEDY
+        elif operator is not None:
             took = f", {time_text(micros)} a row" if micros else ""
             what += f" Most of it goes to '{operator.name}'{took}."
             if operator.sink:
                 remedy = "The sink is slow: write more rows at once, or give it more parallelism."
-            elif micros and micros >= 1000:
+            elif micros >= SLOW_MICROS:
                 remedy = (
                     "If a row waits for something outside, make the call with AsyncDataStream; "
                     "else give the step more parallelism."
                 )
         yield Finding(Subject.BOTTLENECK, vertex.name, what, remedy)
+
+
+def _held_by(job: JobView, vertex: VertexView) -> list[VertexView]:
+    """Steps before this one that wait for room, the nearest first.
+
+    A step in between that does little waits for its turn in a slot that this one keeps busy.
+    """
+    vertices = {each.id: each for each in job.vertices}
+    held, seen, look_at = [], {vertex.id}, [vertex.id]
+    for target in look_at:
+        for source in [edge.source for edge in job.edges if edge.target == target]:
+            if source in seen:
+                continue
+            seen.add(source)
+            if _share(vertices[source], BLOCKED) >= HELD_BACK:
+                held.append(vertices[source])
+            elif _share(vertices[source], BUSY) < WORKS:
+                look_at.append(source)
+    return held
 
 
 def _skew(job: JobView) -> Iterator[Finding]:
@@ -167,35 +227,62 @@ def _skew(job: JobView) -> Iterator[Finding]:
                 Subject.SKEW,
                 vertex.name,
                 f"Task {index + 1} of '{vertex.name}' gets {_percent(share)} of all rows and works "
-                f"{_percent(busy)} of the time; the other {len(rates) - 1} wait.",
-                "Few keys have most of the rows. Aggregate by the key and a number from 0 to some "
-                "n first, then by the key.",
+                f"{_percent(busy)} of the time; {_others(vertex, index)} of it.",
+                "Few keys have most of the rows; the page shows them under State, Hottest keys. "
+                "Aggregate by the key and a number from 0 to some n first, then by the key.",
             )
 
 
+def _others(vertex: VertexView, index: int) -> str:
+    """How much the tasks work at most that are not the one of this index."""
+    others = [each for each in vertex.subtasks if each.index != index]
+    most = _percent(max(share_of(each, BUSY) for each in others))
+    return f"the other works {most}" if len(others) == 1 else f"the others work at most {most}"
+
+
 def _event_time(job: JobView) -> Iterator[Finding]:
-    names = {vertex.id: vertex.name for vertex in job.vertices}
+    vertices = {vertex.id: vertex for vertex in job.vertices}
     for vertex in job.vertices:
-        behind: dict[str, int] = {}
+        behind: dict[VertexId, int] = {}
+        tasks: dict[VertexId, set[int]] = {}
         for subtask in vertex.subtasks:
             at_ms, furthest_ms = subtask.figures.watermark_ms, subtask.figures.furthest_ms
             if at_ms is None or furthest_ms is None or furthest_ms == MIN_TIMESTAMP_MS:
                 continue
             for channel in subtask.figures.held_by:
-                name = names[job.edges[channel.edge].source]
-                behind[name] = max(behind.get(name, 0), furthest_ms - at_ms)
-        for name, by_ms in behind.items():
-            if by_ms < EVENT_TIME_BEHIND_MS:
+                source = job.edges[channel.edge].source
+                behind[source] = max(behind.get(source, 0), furthest_ms - at_ms)
+                tasks.setdefault(source, set()).add(channel.producer)
+        for source, by_ms in behind.items():
+            given = sum(
+                rate_of(each, "numRecordsOutPerSecond")
+                for each in vertices[source].subtasks
+                if each.index in tasks[source]
+            )
+            if by_ms < (EVENT_TIME_BEHIND_MS if given else SILENT_BEHIND_MS):
                 continue
-            begun = by_ms < _UNBEGUN_MS
-            how = f"is {time_text(by_ms * 1000)} behind" if begun else "has given none, unlike"
+            how = "has given none yet"
+            if by_ms < _UNBEGUN_MS:
+                how = f"is {time_text(by_ms * 1000)} behind the one that has come furthest"
             yield Finding(
                 Subject.EVENT_TIME,
                 vertex.name,
-                f"Event time of '{vertex.name}' waits for '{name}', which {how} its other inputs.",
-                "An input without rows is passed over with WatermarkStrategy.with_idleness; one "
-                "that has rows is slow, or its times are wrong.",
+                f"'{vertex.name}' waits for event time of {_some(vertices[source], tasks[source])}:"
+                f" this input {how}, and gives {given:,.3g} rows a second. Until its event time "
+                f"goes on, windows and timers wait.",
+                "Its rows come too slowly, or their timestamps are wrong."
+                if given
+                else "A partition is silent, or there are fewer partitions than tasks. "
+                "WatermarkStrategy.with_idleness passes over an input without rows.",
             )
+
+
+def _some(vertex: VertexView, tasks: set[int]) -> str:
+    """A step, with its tasks where not all of them are meant."""
+    if len(tasks) == vertex.parallelism:
+        return f"'{vertex.name}'"
+    numbers = ", ".join(str(index + 1) for index in sorted(tasks))
+    return f"task{'s' if len(tasks) > 1 else ''} {numbers} of '{vertex.name}'"
 
 
 def _checkpoints(job: JobView) -> Iterator[Finding]:
@@ -251,23 +338,34 @@ def _state(job: JobView) -> Iterator[Finding]:
     )
     if len(complete) < GROWING_MIN:
         return
+    passed_ms = complete[-1].trigger_ms - complete[0].trigger_ms
+    age_ms = complete[-1].trigger_ms - job.timestamps_ms.get(JobStatus.INITIALIZING, 0)
     for vertex in job.vertices:
         sizes = [
             found.total(lambda share: share.state_size)
             for one in complete
             if (found := one.vertex(vertex.id)) is not None
         ]
-        grows = all(later > earlier for earlier, later in pairwise(sizes))
-        if len(sizes) >= GROWING_MIN and grows and sizes[-1] >= GROWN * max(sizes[0], 1):
-            since_ms = complete[-1].trigger_ms - complete[0].trigger_ms
+        if len(sizes) < GROWING_MIN or sizes[-1] < GROWING_MIN_BYTES or not _grows(sizes):
+            continue
+        doubles_ms = passed_ms * sizes[-1] / (sizes[-1] - sizes[0])
+        # What fills up slows down: it would take far longer than it has taken so far.
+        if doubles_ms <= min(2 * age_ms, DOUBLES_WITHIN_MS):
             yield Finding(
                 Subject.STATE,
                 vertex.name,
-                f"State of '{vertex.name}' grows with each checkpoint: from "
-                f"{size_text(sizes[0])} to {size_text(sizes[-1])} in {time_text(since_ms * 1000)}.",
+                f"State of '{vertex.name}' keeps growing: from {size_text(sizes[0])} to "
+                f"{size_text(sizes[-1])} in {time_text(passed_ms * 1000)}. At this rate it doubles "
+                f"in {time_text(doubles_ms * 1000)}.",
                 "If keys come and go, let their state expire with StateTtlConfig, or clear it with "
-                "a timer. `tidegate inspect` shows which state it is.",
+                "a timer. The page under State, and `tidegate inspect`, show which state it is.",
             )
+
+
+def _grows(sizes: list[int]) -> bool:
+    """True if all later sizes are above all earlier ones; files that are merged make small dips."""
+    half = len(sizes) // 2
+    return min(sizes[half:]) > max(sizes[:half])
 
 
 BUSY: Final = "busyTimeMsPerSecond"

@@ -8,6 +8,7 @@ from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.graph.guarantees import guarantees
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from tidegate.model.metrics import MetricKey, MetricKind
 from tidegate.telemetry.costs import costs_of
 from tidegate.telemetry.findings import BLOCKED, BUSY, findings_of, rate_of, share_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Object = dict[str, object]
 
 _RATE_IN: Final = "numRecordsInPerSecond"
+_GIVEN: Final = MetricKey("currentOutputWatermark", MetricKind.GAUGE)
 
 WAITED_FOR_MAX: Final = 8
 """Subtasks that are named of a checkpoint under way; more would not be read."""
@@ -131,8 +133,16 @@ def _subtask(subtask: SubtaskView) -> Object:
         "out_a_second": rate_of(subtask, "numRecordsOutPerSecond"),
         "busy": share_of(subtask, BUSY),
         "held": share_of(subtask, BLOCKED),
-        "watermark": _event_time(figures.watermark_ms),
+        "watermark": _event_time(_reached(subtask)),
     }
+
+
+def _reached(subtask: SubtaskView) -> int | None:
+    """Event time that a task has reached; of a source, which has no input, what it gives out."""
+    if subtask.figures.watermark_ms is not None:
+        return subtask.figures.watermark_ms
+    given = subtask.metrics.get(_GIVEN)
+    return given if isinstance(given, int) else None
 
 
 def _backlog(job: JobView) -> Object | None:

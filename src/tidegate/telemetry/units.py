@@ -8,7 +8,8 @@ def time_text(micros: float) -> str:
     for limit, size, unit in ((1e3, 1, "µs"), (1e6, 1e3, "ms"), (120e6, 1e6, "s")):
         if micros < limit:
             return f"{micros / size:.3g} {unit}"
-    return f"{micros / 60e6:.0f} min"
+    minutes = micros / 60e6
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.3g} h"
 
 
 def size_text(size: float) -> str:

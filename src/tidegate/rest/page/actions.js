@@ -1,6 +1,6 @@
 /* What can be done with the job; each says first what it will do. */
 
-import { html, useState, useRef } from './vendor/preact-htm/standalone.module.js';
+import { html, useState, useRef, useEffect } from './vendor/preact-htm/standalone.module.js';
 import { post, patch, put, outcome } from './model.js';
 
 const folder = { name: 'target-directory', label: 'Folder', hint: 'empty: the one of execution.checkpointing.savepoint-dir' };
@@ -79,7 +79,9 @@ export function Actions({ picture, lost }) {
   const action = ACTIONS[name];
   const { busy, done, trouble } = outcomes[name] ?? {};
   const tell = (of, one) => setOutcomes((all) => ({ ...all, [of]: one }));
-  const open = (chosen) => { choose(chosen); setPlace(''); setOpened(true); dialog.current.showModal(); };
+  const open = (chosen) => { choose(chosen); setPlace(''); setOpened(true); };
+  // Opened once its content is there, so that the first field or button has the focus.
+  useEffect(() => { if (opened) dialog.current.showModal(); }, [opened]);
   const closed = () => { setOpened(false); if (!busy) tell(name, undefined); };
   const act = async (event) => {
     event.preventDefault();

@@ -5,6 +5,8 @@ import uPlot from './vendor/uplot/uPlot.esm.js';
 import { compact } from './model.js';
 
 const HEIGHT = 190;
+/** Seconds between two times that are written below a chart. */
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 const dark = matchMedia('(prefers-color-scheme: dark)');
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -23,7 +25,10 @@ export function Chart({ times, series, unit = ' a second' }) {
     dark.addEventListener('change', draw);
     return () => { sized.disconnect(); dark.removeEventListener('change', draw); plot.current.destroy(); };
   }, []);
-  useEffect(() => { plot.current.setData([times, ...series.map((each) => each.values)]); }, [times]);
+  useEffect(() => {
+    plot.current.setData([times, ...series.map((each) => each.values)]);
+    if (plot.current.cursor.idx == null) plot.current.setLegend({ idx: times.length - 1 });
+  }, [times]);
   const told = series.map(({ label, values }) => `${label}: ${values.at(-1) == null ? 'nothing yet' : `${compact(values.at(-1))}${unit}`}`).join(', ');
   return html`<div class="chart" ref=${place} role="img" aria-label=${`Chart of the last ten minutes. Now ${told}.`}></div>`;
 }
@@ -35,7 +40,7 @@ function options(series, width) {
     height: HEIGHT,
     cursor: { y: false },
     scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } },
-    axes: [{ ...axis, values: '{HH}:{mm}:{ss}', space: 90 }, { ...axis, size: 56, values: (_, ticks) => ticks.map(compact) }],
+    axes: [{ ...axis, values: '{HH}:{mm}:{ss}', space: 90, incrs: SECONDS }, { ...axis, size: 56, values: (_, ticks) => ticks.map(compact) }],
     series: [{ value: '{HH}:{mm}:{ss}' }, ...series.map(({ label, colour: name }) => ({
       label, stroke: colour(name), width: 2, points: { show: false }, value: (_, value) => (value == null ? '' : compact(value)),
     }))],

@@ -1,6 +1,6 @@
 /* Checkpoints over time: how long each took, in which phase, and whose share came last. */
 
-import { html, useState } from './vendor/preact-htm/standalone.module.js';
+import { html, useState, useRef, useEffect } from './vendor/preact-htm/standalone.module.js';
 import { bytes, duration, clock, moment } from './model.js';
 
 const SHOWN = 60;
@@ -39,13 +39,16 @@ function Timeline({ shown, chosen, choose }) {
   const most = Math.max(...shown.map((each) => each.duration), 1);
   const step = 16;
   const width = Math.max(shown.length, 20) * step;
+  const place = useRef(null);
+  // Where there is little room, the newest are in sight.
+  useEffect(() => { place.current.scrollLeft = place.current.scrollWidth; }, [shown.at(-1).id]);
   return html`
-    <div class="scrolled timeline">
-      <svg viewBox=${`0 0 ${width} ${HEIGHT + 18}`} width=${width} height=${HEIGHT + 18} role="group" aria-label="Durations of checkpoints, the oldest first">
-        <text x="0" y="10" class="faint">${duration(most)}</text>
-        <line x1="0" y1="14" x2=${width} y2="14" class="rule" />
+    <p class="scale">${duration(most)}</p>
+    <div class="scrolled timeline" ref=${place}>
+      <svg viewBox=${`0 0 ${width} ${HEIGHT + 16}`} width=${width} height=${HEIGHT + 16} role="group" aria-label="Durations of checkpoints, the oldest first">
+        <line x1="0" y1="1" x2=${width} y2="1" class="rule" />
         ${shown.map((one, index) => html`
-          <g key=${one.id} class=${`bar ${one.status.toLowerCase()}${one.id === chosen ? ' chosen' : ''}`} transform=${`translate(${index * step} 14)`} tabindex="0" role="button"
+          <g key=${one.id} class=${`bar ${one.status.toLowerCase()}${one.id === chosen ? ' chosen' : ''}`} transform=${`translate(${index * step} 1)`} tabindex="0" role="button"
             aria-label=${`${name_of(one)}, ${one.status.toLowerCase()}, ${duration(Math.max(one.duration, 0))}${late(one)}`} aria-pressed=${one.id === chosen}
             onClick=${() => choose(one.id)} onKeyDown=${(event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); choose(one.id); } }}>
             <title>${name_of(one)}: ${duration(Math.max(one.duration, 0))}${late(one)}</title>
@@ -92,7 +95,7 @@ function Details({ one, told }) {
         <dt>Begun</dt><dd>${moment(one.begun)}</dd>
         ${one.duration >= 0 && html`<dt>Took</dt><dd>${duration(one.duration)}</dd>`}
         <dt>Tasks</dt><dd>${one.acknowledged} of ${one.tasks} acknowledged</dd>
-        <dt>Size</dt><dd>${bytes(one.state_size)}, of which ${bytes(one.written)} newly written (incremental)</dd>
+        <dt>Size</dt><dd>${bytes(one.state_size)}, ${one.written < one.state_size ? `of which ${bytes(one.written)} newly written (incremental)` : 'all of it newly written'}</dd>
         ${one.path && html`<dt>Path</dt><dd><code>${one.path}</code></dd>`}
         ${one.latest && html`<dt>Last acknowledgement</dt><dd>${one.latest.task}: ${Object.keys(PHASES).filter((each) => each !== 'rest').map((each) => `${duration(one.latest[each])} ${PHASES[each][0]}`).join(', ')}</dd>`}
         ${one.waits_for?.length > 0 && html`<dt>Waits for</dt><dd>${one.waits_for.join(', ')}</dd>`}

@@ -51,6 +51,7 @@ function Job({ id, view, many }) {
   useEffect(() => {
     if (picture) document.title = `${picture.job.name} · ${VIEWS[view][0]}`;
   }, [picture?.job.name, view]);
+  useEffect(() => { document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }); }, [picture === null, view]);
   if (picture === null) {
     return html`<main>${trouble
       ? html`<p class="trouble" role="alert">${trouble}</p><p><a href="#/">All jobs</a></p>`
@@ -78,7 +79,7 @@ function Job({ id, view, many }) {
     <main>
       ${trouble && html`<p class="trouble" role="alert">${trouble} Figures recorded at ${clock(job.now)}.</p>`}
       ${job.left && html`<p class=${job.trouble ? 'trouble' : 'faint'} role="status">${job.trouble || 'The job has ended.'} ${job.trouble ? `Figures recorded at ${moment(job.now)}.` : 'You see its last recorded state.'}</p>`}
-      <${Waits} waits=${picture.waits} />
+      <${Waits} waits=${picture.waits} findings=${picture.findings} />
       <${Guarded} key=${view} picture=${picture} view=${html`<${View} watched=${watched.current} picture=${picture} />`} />
     </main>`;
 }
@@ -111,9 +112,10 @@ function watch(watched, setShown) {
 }
 
 /** Calls that last, a stop that waits: what keeps the job from going on, in words. */
-function Waits({ waits }) {
+function Waits({ waits, findings }) {
+  const remedy = findings.find((each) => each.subject === 'call')?.remedy;
   const told = [
-    ...waits.calls.map((call) => html`<li><b>${call.task}</b> has been in one call of <code>${call.function}</code> for ${duration(call.duration)}.
+    ...waits.calls.map((call) => html`<li><b>${call.task}</b> has been in one call of <code>${call.function}</code> for ${duration(call.duration)}.${remedy && html` <span class="faint">${remedy}</span>`}
       <details><summary>Where it is</summary><pre>${call.stack.join('\n')}</pre></details></li>`),
     ...waits.guests.map((guest) => html`<li><b>${guest.task}</b> runs in the slot of another task until one of its own has come.</li>`),
   ];

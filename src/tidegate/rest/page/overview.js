@@ -12,13 +12,16 @@ const HEIGHT = 112;
 export function Overview({ watched, picture }) {
   const [chosen, choose] = useState(null);
   const vertex = picture.vertices.find((each) => each.id === chosen);
+  const close = () => { document.querySelector('.step.chosen')?.focus(); choose(null); };
+  // Calls that last stand above every view already, with their stack.
+  const found = picture.findings.filter((each) => each.subject !== 'call' || !picture.waits.calls.length);
   return html`
-    ${picture.findings.length > 0 && html`
+    ${found.length > 0 && html`
       <section class="findings" aria-label="What is slow or in trouble">
-        ${picture.findings.map((each) => html`<article key=${each.subject + each.what}><h2>${each.subject}</h2><p>${each.what}</p><p class="faint">${each.remedy}</p></article>`)}
+        ${found.map((each) => html`<article key=${each.subject + each.what}><h2>${each.subject}</h2><p>${each.what}</p><p class="faint">${each.remedy}</p></article>`)}
       </section>`}
     <section aria-label="Graph of the job"><${Graph} watched=${watched} picture=${picture} chosen=${chosen} choose=${choose} /></section>
-    ${vertex && html`<${Tasks} vertex=${vertex} now=${picture.job.now} close=${() => choose(null)} />`}
+    ${vertex && html`<${Tasks} vertex=${vertex} now=${picture.job.now} close=${close} />`}
     ${!picture.job.left && html`<section class="panel">
       <h2>Records a second</h2>
       <${Chart} times=${watched.times} series=${[
@@ -48,7 +51,7 @@ function Graph({ watched, picture, chosen, choose }) {
         <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" class="arrowhead" /></marker></defs>
         ${picture.edges.map((edge, index) => html`<${Flow} key=${`edge ${index}`} edge=${edge} points=${layout.edge(edge.from, edge.to, String(index)).points} rates=${watched.of(edge.from)} down=${!fits} />`)}
         ${picture.vertices.map((vertex) => html`
-          <${Step} key=${vertex.id} vertex=${vertex} at=${layout.node(vertex.id)} rates=${watched.of(vertex.id)}
+          <${Step} key=${vertex.id} vertex=${vertex} at=${layout.node(vertex.id)} rates=${watched.of(vertex.id)} fed=${picture.edges.some((edge) => edge.to === vertex.id)}
             now=${picture.job.now} chosen=${vertex.id === chosen} choose=${() => choose(vertex.id === chosen ? null : vertex.id)} />`)}
       </svg>
     </div>`;
@@ -57,7 +60,7 @@ function Graph({ watched, picture, chosen, choose }) {
 /** Positions, from left to right; from top to bottom where that is too wide for the page. */
 function laid_out(picture, direction) {
   const graph = new dagre.Graph({ multigraph: true });
-  graph.setGraph({ rankdir: direction, nodesep: 24, ranksep: direction === 'LR' ? 140 : 44, marginx: 6, marginy: 6 });
+  graph.setGraph({ rankdir: direction, nodesep: 24, ranksep: direction === 'LR' ? 156 : 44, marginx: 6, marginy: 6 });
   for (const vertex of picture.vertices) graph.setNode(vertex.id, { width: WIDTH, height: HEIGHT });
   picture.edges.forEach((edge, index) => graph.setEdge(edge.from, edge.to, {}, String(index)));
   dagre.layout(graph);
@@ -76,7 +79,7 @@ function Flow({ edge, points, rates, down }) {
     </g>`;
 }
 
-function Step({ vertex, at, rates, now, chosen, choose }) {
+function Step({ vertex, at, rates, fed, now, chosen, choose }) {
   const state = state_of(vertex);
   const watermark = watermark_of(vertex);
   const left = at.x - WIDTH / 2;
@@ -84,10 +87,12 @@ function Step({ vertex, at, rates, now, chosen, choose }) {
   const [busy, blocked] = rates ? [rates.busy, rates.blocked] : [0, 0];
   const bar = WIDTH - 24;
   const total = (figure) => compact(vertex.subtasks.reduce((sum, each) => sum + each[figure], 0));
-  const flows = rates ? `${compact(rates.in)}/s in, ${compact(rates.out)}/s out`
-    : state === 'FINISHED' ? `${total('rows_in')} in, ${total('rows_out')} out` : 'no rates yet';
+  const flow = (into, out, each) => `${fed ? `${into}${each} in, ` : ''}${out}${each} out`;
+  const flows = rates ? flow(compact(rates.in), compact(rates.out), '/s')
+    : state === 'FINISHED' ? flow(total('rows_in'), total('rows_out'), '') : 'no rates yet';
+  const working = rates ? `${percent(busy)} busy${uneven(vertex, busy)}` : '';
   const time = watermark === null ? 'no event time' : `event time ${lag(watermark, now)}`;
-  const spoken = `${vertex.name}, ${vertex.parallelism} tasks, ${state.toLowerCase()}, ${flows}, ${percent(busy)} busy, ${percent(blocked)} backpressured, ${time}`;
+  const spoken = `${vertex.name}, ${vertex.parallelism} ${vertex.parallelism === 1 ? 'task' : 'tasks'}, ${state.toLowerCase()}, ${flows}, ${working}, ${percent(blocked)} backpressured, ${time}`;
   return html`
     <g class=${`step ${state.toLowerCase()}${chosen ? ' chosen' : ''}`} transform=${`translate(${left} ${top})`} role="button" tabindex="0"
       aria-pressed=${chosen} aria-label=${spoken} onClick=${choose}
@@ -101,11 +106,17 @@ function Step({ vertex, at, rates, now, chosen, choose }) {
       <g transform="translate(12 78)">
         <rect class="idle" width=${bar} height="8" rx="4" />
         <rect class="busy" width=${bar * busy} height="8" rx="4" />
-        <rect class="held" x=${bar * busy} width=${bar * blocked} height="8" rx="4" />
+        <rect class="held" x=${bar * busy} width=${bar * Math.min(blocked, 1 - busy)} height="8" rx="4" />
       </g>
-      <text x="12" y="102" class="faint">${rates ? `${percent(busy)} busy` : ''}</text>
+      <text x="12" y="102" class="faint">${working}</text>
       <text x=${WIDTH - 12} y="102" text-anchor="end" class="faint">${blocked > 0.005 ? `${percent(blocked)} backpressured` : ''}</text>
     </g>`;
+}
+
+/** The busiest task, where it works far more than the mean of its step. */
+function uneven({ subtasks }, mean) {
+  const busiest = subtasks.reduce((most, each) => (each.busy > most.busy ? each : most));
+  return busiest.busy > 0.1 && busiest.busy > 1.5 * mean ? `, task ${busiest.index + 1} ${percent(busiest.busy)}` : '';
 }
 
 /** How far event time is behind the clock; data of another time say which. */

@@ -6,6 +6,9 @@ import { KeyGroups } from './groups.js';
 import { ask, pause, POLL_MS, bytes, whole, percent, moment, growth } from './model.js';
 
 const EVERY_MS = 5 * POLL_MS;
+/** Growth a minute that is marked: bytes, and a share of all state. */
+const MUCH = 1000;
+const MUCH_OF_ALL = 0.001;
 
 export function HeldState({ watched, picture }) {
   const [{ held, trouble }, setHeld] = useState({ held: null, trouble: '' });
@@ -30,6 +33,7 @@ export function HeldState({ watched, picture }) {
   if (held.checkpoint === null) return html`${told}<p class="empty">State sizes appear after the first completed checkpoint.</p><${HotKeys} picture=${picture} />`;
   const total = held.steps.reduce((sum, each) => sum + each.bytes, 0);
   const fastest = Math.max(...held.steps.map((each) => each.grown_a_minute ?? 0));
+  const grows = (each) => fastest > Math.max(MUCH, MUCH_OF_ALL * total) && each.grown_a_minute === fastest;
   return html`
     ${told}
     <section class="figures" aria-label="All state">
@@ -44,7 +48,7 @@ export function HeldState({ watched, picture }) {
             <td>${each.step} <small>${each.parallelism} ${each.parallelism === 1 ? 'task' : 'tasks'}</small></td>
             <td>${bytes(each.bytes)}</td>
             <td>${total ? percent(each.bytes / total) : '–'}</td>
-            <td class=${fastest > 0 && each.grown_a_minute === fastest ? 'bad' : ''}>${growth(each.grown_a_minute)}${fastest > 0 && each.grown_a_minute === fastest ? ', the fastest' : ''}</td>
+            <td class=${grows(each) ? 'bad' : ''}>${growth(each.grown_a_minute)}${grows(each) ? ', the fastest' : ''}</td>
             <td>${each.largest && each.bytes > 0 ? html`${each.largest.task}<small>${bytes(each.largest.bytes)}, ${(each.largest.bytes * each.parallelism / each.bytes).toFixed(1)} times the mean</small>` : '–'}</td>
           </tr>`)}
         </tbody>

@@ -98,7 +98,7 @@ def _tell_task(task: MetricRegistry, input: Input, chain: Chain, outputs: Output
 
 def _tell_time(task: MetricRegistry, turns: Turns, outputs: Outputs) -> None:
     def busy_ms() -> float:
-        return turns.busy_s * _SECOND_MS
+        return turns.worked_s * _SECOND_MS
 
     def blocked_ms() -> float:
         return outputs.room.waited_s * _SECOND_MS
@@ -122,7 +122,7 @@ def _tell_time(task: MetricRegistry, turns: Turns, outputs: Outputs) -> None:
 
 
 def _share(rate: Rate) -> int:
-    return min(_SECOND_MS, round(rate.a_second()))
+    return max(0, min(_SECOND_MS, round(rate.a_second())))
 
 
 def _tell_operator(
