@@ -264,6 +264,7 @@ from tidegate.snapshots.summary import inspect_snapshot as inspect_snapshot
 from tidegate.snapshots.tables import StateTable as StateTable
 from tidegate.snapshots.tables import read_state as read_state
 from tidegate.snapshots.writing.writer import SavepointWriter as SavepointWriter
+from tidegate.spark.micro_batches import MicroBatches as MicroBatches
 from tidegate.spark.state_source import StateDataSource as StateDataSource
 from tidegate.spark.state_source import register_state_source as register_state_source
 from tidegate.spark.state_source import state_options as state_options

@@ -35,6 +35,7 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
         "tidegate.datastream.stream_sink": "DataStreamSink",
         "tidegate.datastream.utils": "DataStreamUtils",
         "tidegate.datastream.windowed": "AllWindowedStream WindowedStream",
+        "tidegate.spark.micro_batches": "MicroBatches",
     },
     "functions": {
         "tidegate.api.dead_letters": "DeadLetter",

@@ -15,3 +15,4 @@ from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
 from tidegate.datastream.utils import DataStreamUtils as DataStreamUtils
 from tidegate.datastream.windowed import AllWindowedStream as AllWindowedStream
 from tidegate.datastream.windowed import WindowedStream as WindowedStream
+from tidegate.spark.micro_batches import MicroBatches as MicroBatches

@@ -16,6 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
 from tidegate.errors import GraphError, JobCanceled
+from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
 from tidegate.spark.batch.commits import commit_all
 from tidegate.spark.batch.coordinators import Coordinators
@@ -131,7 +132,8 @@ class BatchJob:
         if self._savepoint is not None:
             shares = [each.share for each in said if each.share is not None]
             hooks = self._hooks(self._savepoint.barrier.triggered_ms)
-            self._savepoint.complete(shares, self.coordinators.snapshot(), hooks)
+            times = self._event_times(said)
+            self._savepoint.complete(shares, self.coordinators.snapshot(), hooks, times)
         commit_all(self._graph, held)
         return said
 
@@ -139,6 +141,16 @@ class BatchJob:
     def savepoint(self) -> str | None:
         """Path of the savepoint that it ends with."""
         return None if self._savepoint is None else self._savepoint.path
+
+    def _event_times(self, said: Sequence[Said]) -> dict[VertexId, int]:
+        """The least of the tasks of each step that has event time."""
+        times: dict[VertexId, int] = {}
+        for each in said:
+            at_ms = None if each.figures is None else each.figures.watermark_ms
+            if at_ms is not None and at_ms > MIN_TIMESTAMP_MS:
+                vertex = each.task.subtask.vertex
+                times[vertex] = min(at_ms, times.get(vertex, at_ms))
+        return times
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -188,6 +200,7 @@ class BatchJob:
             None if self._savepoint is None else self._savepoint.barrier,
             self._start.checkpoint,
             {each.index: self._start.of(vertex, each.index) for each in subtasks},
+            self._start.event_times.get(vertex),
         )
         parallelism = stage.parallelism
         if stage.inputs:

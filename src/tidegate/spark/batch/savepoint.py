@@ -14,6 +14,7 @@ from tidegate.driver.checkpoint_files import write_snapshot
 from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
 from tidegate.model.versions import versions
 from tidegate.spark.batch.shuffle import ONLY
+from tidegate.spark.batch.start import EVENT_TIMES
 from tidegate.storage.checkpoints import CheckpointStorage
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import MasterState
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged
-    from tidegate.model.ids import JobId, OperatorId
+    from tidegate.model.ids import JobId, OperatorId, VertexId
 
 
 class FinalSavepoint:
@@ -45,8 +46,12 @@ class FinalSavepoint:
         shares: Sequence[CheckpointAcknowledged],
         coordinators: Mapping[OperatorId, bytes],
         hooks: tuple[MasterState, ...],
+        event_times: Mapping[VertexId, int],
     ) -> None:
-        """Write its metadata, and look for all of its files. coordinators, hooks: their states."""
+        """Write its metadata, and look for all of its files. coordinators, hooks: their states.
+
+        event_times: how far event time has come, in milliseconds.
+        """
         executions = tuple(share.execution for share in shares)
         plan = CheckpointPlan((), executions, (), ())
         told = Acknowledgements(ONLY, plan, self._graph.topology)
@@ -55,7 +60,11 @@ class FinalSavepoint:
         kind, settings = SnapshotKind.SUSPEND, self._graph.settings.checkpoints
         metadata = told.metadata(
             coordinators,
-            {"job_name": self._graph.name, "versions": versions()},
+            {
+                "job_name": self._graph.name,
+                "versions": versions(),
+                EVENT_TIMES: {vertex.hex(): ms for vertex, ms in event_times.items()},
+            },
             properties_of(kind, SavepointFormatType.CANONICAL, settings),
             hooks,
         )

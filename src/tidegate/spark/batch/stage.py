@@ -96,6 +96,7 @@ class Stage:
     events: what the coordinators of its operators have to say, by subtask. path: the driver's
     import path on the same machine, else (). barrier: of the savepoint that the batch ends with.
     restored, restores: the snapshot that it starts from, and the state in it by subtask.
+    event_time_ms: where event time had come in it.
     """
 
     job: JobId
@@ -110,6 +111,7 @@ class Stage:
     barrier: Barrier | None = None
     restored: CheckpointId | None = None
     restores: Mapping[int, SubtaskRestore] = field(default_factory=dict[int, "SubtaskRestore"])
+    event_time_ms: int | None = None
 
     @property
     def parallelism(self) -> int:
@@ -419,6 +421,8 @@ class StageTask:
         restore(subtask, StateReader(storage.files, deployment.deploy.checksums))
         subtask.chain.open()
         subtask.start()
+        if self._stage.event_time_ms is not None:
+            self._mark(Watermark(self._stage.event_time_ms))
         for operator, event in self._stage.events.get(self._index, ()):
             subtask.event(operator, event)
 

@@ -1,18 +1,18 @@
-"""What a batch starts from: nothing, or a snapshot that another job has left."""
+"""A batch starts from nothing, or from a snapshot that another job has left."""
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.checkpoint.provenance import hook_states
+from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.checkpoint.restore.assignment import assign, coordinator_states
 from tidegate.checkpoint.restore.fitting import check_hooks, fit
 from tidegate.config.log import process_log
 from tidegate.driver.starting.restore import LATEST, check_files, check_own, read_snapshot
 from tidegate.errors import ConfigError, RestoreRefused
-from tidegate.model.ids import OperatorId, SubtaskId
+from tidegate.model.ids import OperatorId, SubtaskId, VertexId
 from tidegate.model.restore import SubtaskRestore
 from tidegate.model.settings import ClaimMode
 from tidegate.storage.checkpoints import CheckpointStorage
@@ -23,14 +23,24 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import MasterState
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.ids import CheckpointId, JobId, VertexId
+    from tidegate.model.ids import CheckpointId, JobId
 
-_NOTHING = SubtaskRestore({}, finished=False)
+EVENT_TIMES: Final = "event_times_ms"
+"""Name of a fact about a snapshot: how far event time had come, by vertex.
+
+A job that goes on live begins its event time anew, as in Flink; the batch behind a batch does not,
+or what is late for the one would open its window once more in the other.
+"""
+
+_NOTHING: Final = SubtaskRestore({}, finished=False)
 
 
 @dataclass(frozen=True)
 class BatchStart:
-    """The state of subtasks, coordinators and hooks. checkpoint: None where it starts empty."""
+    """The state of subtasks, coordinators and hooks. checkpoint: None where it starts empty.
+
+    event_times: how far event time had come in a batch, in milliseconds; of a stream it is empty.
+    """
 
     checkpoint: CheckpointId | None = None
     subtasks: Mapping[SubtaskId, SubtaskRestore] = field(
@@ -40,13 +50,14 @@ class BatchStart:
         default_factory=dict[OperatorId, "bytes | None"]
     )
     hooks: tuple[MasterState, ...] = ()
+    event_times: Mapping[VertexId, int] = field(default_factory=dict[VertexId, int])
 
     def of(self, vertex: VertexId, subtask: int) -> SubtaskRestore:
         return self.subtasks.get(SubtaskId(vertex, subtask), _NOTHING)
 
 
 def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
-    """What the job's settings name, with the graph as it fits. Blocking.
+    """Reads the snapshot that the job's settings name; gives the graph as it fits. Blocking.
 
     Raises ConfigError, FormatError, RestoreRefused and StorageFailed.
     """
@@ -76,7 +87,11 @@ def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
     # What was staged for one batch is no input of the next.
     coordinators = coordinator_states(metadata, topology).items()
     kept = {operator: state for operator, state in coordinators if operator not in graph.staged}
-    start = BatchStart(read.checkpoint, subtasks, kept, hook_states(metadata))
+    provenance = provenance_of(metadata)
+    facts = {} if provenance is None else provenance.facts
+    known = cast("dict[str, int]", facts.get(EVENT_TIMES, {}))
+    times = {each.id: known[each.id.hex()] for each in topology.vertices if each.id.hex() in known}
+    start = BatchStart(read.checkpoint, subtasks, kept, hook_states(metadata), times)
     return replace(graph, topology=topology), start
 
 
