@@ -84,11 +84,17 @@ def test_state_is_shown_by_step_and_name(jobs: Jobs, browser: Browser) -> None:
     client = jobs.start(env, "holding")
     wait_completed(client, 3)
     rest = Rest.of(client)
-    until(lambda: rest.get(f"{rest.job}/state")["steps"][0]["states"], "entries are told")
+
+    def states() -> list[dict[str, Any]]:
+        return rest.get(f"{rest.job}/state")["steps"][0]["states"]
+
+    until(lambda: states() and states()[0]["bytes"], "entries and bytes are told")
     largest = rest.get(f"{rest.job}/state")["steps"][0]
     assert largest["bytes"] > 0 and largest["states"][0]["entries"] > 0
     browser.open(f"{rest.url}/#/{client.get_job_id()}/state", largest["step"], "times the mean")
-    browser.wait("the names", largest["states"][0]["name"], "Entries")
+    browser.wait("the names", largest["states"][0]["name"], "Entries now", "newest snapshot")
+    shown = browser.text
+    assert re.search(r"count\s+KeyedProcess\s+\d+\s+[\d.,]+ k?B", shown), shown
 
 
 @pytest.mark.feature("F301")
