@@ -274,7 +274,12 @@ def test_the_focus_follows_what_is_done_with_keys(browser: Browser) -> None:
 def test_a_job_that_is_over_is_not_asked_for_what_is_gone(tmp_path: Path, browser: Browser) -> None:
     put_archive(tmp_path, JobStatus.FINISHED)
     with Serving(tmp_path) as serving:
-        browser.open(f"{serving.url}/#/{JOB}/log", "tidegate.log.file", "The job has ended.")
+        browser.open(
+            f"{serving.url}/#/{JOB}/log",
+            "tidegate.log.file",
+            "Nothing of the kind",
+            "The job has ended.",
+        )
         browser.click("Flame graph")
         browser.wait("why there is none", "flame graphs are of tasks that run")
         browser.open(f"{serving.url}/#/", "Completed", "No running jobs.")
