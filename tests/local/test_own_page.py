@@ -26,6 +26,7 @@ from tidegate import JobClient, KeyedProcessFunction, RuntimeContext
 from tidegate.errors import PeerLost
 from tidegate.model.control import JobStatus
 from tidegate.model.metrics import MetricKey, MetricKind
+from tidegate.rest.routes import key_groups
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -118,6 +119,25 @@ def test_state_is_counted_by_key_group(jobs: Jobs, browser: Browser, backend: st
     browser.open(f"{rest.url}/#/{client.get_job_id()}/state", "Reads the files of the newest")
     browser.click("Analyze newest checkpoint")
     browser.wait("what was counted", state["name"], "The largest", largest["task"], "times")
+    assert "Estimated" not in browser.text
+    assert browser.errors() == []
+
+
+@pytest.mark.feature("F301")
+def test_much_state_is_estimated_and_said_to_be(
+    jobs: Jobs, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = jobs.checkpointed(2, 500, **SERVED)
+    running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "estimating")
+    wait_completed(client, 3)
+    newest = view(client).checkpoints.latest_completed
+    assert newest is not None
+    monkeypatch.setattr(key_groups, "BYTES_MAX", newest.state_size // 3)
+    rest = Rest.of(client)
+    browser.open(f"{rest.url}/#/{client.get_job_id()}/state", "Reads the files of the newest")
+    browser.click("Analyze newest checkpoint")
+    browser.wait("an estimate", "Estimated: there is much state, so one key group in", "counts all")
     assert browser.errors() == []
 
 
