@@ -1,6 +1,7 @@
 """A function with metrics of all kinds, and what REST says of them."""
 
 import threading
+from typing import Any
 
 from tests.e2e.jobs import KEYS, Counted, running_counts, same
 from tests.e2e.journal import Latch
@@ -170,8 +171,8 @@ def check_a_new_attempt_begins_anew(jobs: Jobs) -> None:
 
 
 def check_state_is_counted(jobs: Jobs) -> None:
-    """Entries of a keyed state by its name, and bytes between slots."""
-    env = jobs.env(2, **SERVED)
+    """Entries and bytes of a keyed state by its name, and bytes between slots."""
+    env = jobs.checkpointed(2, 200, **SERVED)
     running_counts(env, None, 2_000).map(same_count).filter(nothing).print()
     client = jobs.start(env, "counted")
     wait_running(client)
@@ -184,6 +185,20 @@ def check_state_is_counted(jobs: Jobs) -> None:
         return [each["sum"] for each in rest.get(f"{page}?get={names}")]
 
     until(lambda: entries() == [KEYS], "each key has an entry")
+    name = "KeyedProcess.state.count.stateSize"
+
+    def sizes() -> list[float]:
+        return [each["sum"] for each in rest.get(f"{page}?get={name}")]
+
+    until(lambda: max(sizes(), default=0) > KEYS, "a snapshot tells their bytes")
+
+    def held() -> list[dict[str, Any]]:
+        return [one for step in rest.get(f"{rest.job}/state")["steps"] for one in step["states"]]
+
+    until(lambda: all(one["bytes"] is not None for one in held()), "the page's view has them")
+    count = held()[0]
+    assert (count["name"], count["entries"]) == ("count", KEYS)
+    assert KEYS < count["bytes"] < KEYS * 100
 
     def crossed() -> list[int]:
         source, keyed = rest.get(rest.job)["vertices"]

@@ -17,6 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as Told
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ToldSpan
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.jobs import KEYS, running_counts
 from tests.e2e.metered import STEP, metered
 from tests.e2e.runtimes import END_S, Jobs
 from tests.e2e.watch import until, wait_running
@@ -131,9 +132,34 @@ def check_reporters(jobs: Jobs) -> None:
     check_lines(lines)
 
 
-def port_of_reporter() -> int | None:
-    """The first port of the range at which metrics are served; None as long as there is none."""
-    for port in range(19300, 19400):
+def check_state_is_exported(jobs: Jobs) -> None:
+    """Prometheus fetches entries and bytes of a state by its name."""
+    exporter = {
+        "metrics.reporter.prom.factory.class": "prometheus",
+        "metrics.reporter.prom.port": "19500-19599",
+    }
+    env = jobs.checkpointed(2, 200, **exporter)
+    running_counts(env, None, 2_000).filter(lambda row: False).print()
+    client = jobs.start(env, "exported")
+    wait_running(client)
+
+    def told(name: str) -> float:
+        port = port_of_reporter(19500)
+        found = {} if port is None else fetched(port)
+        return sum(
+            value
+            for labels, value in found.get(f"{OPERATOR}_state_{name}", ())
+            if (labels["job_name"], labels["state"]) == ("exported", "count")
+        )
+
+    until(lambda: told("numStateEntries") == KEYS, "Prometheus gets the entries")
+    until(lambda: KEYS < told("stateSize") < KEYS * 100, "Prometheus gets the bytes")
+    client.cancel().result(timeout=60)
+
+
+def port_of_reporter(first: int = 19300) -> int | None:
+    """The first of a hundred ports at which metrics are served; None as long as there is none."""
+    for port in range(first, first + 100):
         try:
             if "flink_jobmanager_job_uptime" in fetched(port):
                 return port

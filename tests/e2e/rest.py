@@ -58,7 +58,8 @@ class Rest:
 
     def text(self, path: str) -> str:
         """The answer to a question that is no JSON."""
-        with urllib.request.urlopen(self.url + path, timeout=END_S) as response:
+        request = urllib.request.Request(self.url + path, headers=self._headers)
+        with urllib.request.urlopen(request, timeout=END_S) as response:
             assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
             return response.read().decode()
 

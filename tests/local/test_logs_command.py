@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from typing import TYPE_CHECKING
 
@@ -126,3 +127,55 @@ def test_the_page_shows_the_log_as_it_comes(jobs: Jobs, browser: Browser) -> Non
     browser.click("Pause")
     until(lambda: browser.texts("button[aria-pressed=true]") == ["Pause"], "it is held")
     assert browser.errors() == []
+
+
+def test_a_job_that_is_over_has_left_its_log(jobs: Jobs) -> None:
+    client = started(jobs)
+    client.cancel().result(LIMIT_S)
+    for args in (command(jobs, "-o", "tick", "-n", "2"), command(jobs, "-f", "-o", "tick")):
+        ran = subprocess.run(args, capture_output=True, text=True, timeout=LIMIT_S)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert "INFO chatty [tick (1)]: tick " in ran.stdout.splitlines()[-1]
+    by_id = [client.get_job_id() if each == "ticking" else each for each in command(jobs, "--json")]
+    ran = subprocess.run(by_id, capture_output=True, text=True, timeout=LIMIT_S)
+    records = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert ran.returncode == 0
+    assert any("slot offered itself" in each["message"] for each in records)
+    assert "CANCELED" in records[-1]["message"]
+
+
+def test_a_job_whose_driver_was_killed_has_left_its_log_up_to_then(jobs: Jobs) -> None:
+    program = textwrap.dedent(
+        """
+        import logging, sys
+        from tidegate import Configuration, StreamExecutionEnvironment
+        def tick(number):
+            logging.getLogger("chatty").warning("tick %s", number)
+            return number
+        env = StreamExecutionEnvironment.local(1, configuration=Configuration.from_dict({
+            "execution.checkpointing.dir": sys.argv[1],
+            "execution.checkpointing.interval": "200 ms"}))
+        env.generate(int, rate=50).uid("numbers").map(tick).name("tick").print()
+        env.execute("ticking")
+        """
+    )
+    history = jobs.checkpoints / ".history"
+    with (jobs.folder / "killed.txt").open("wb") as output:
+        killed = subprocess.Popen(
+            [sys.executable, "-c", program, str(jobs.checkpoints)], stdout=output, stderr=output
+        )
+    try:
+        until(
+            lambda: any("tick 10" in each.read_text() for each in history.glob("*[0-9a-f]")),
+            "an archive has some of the log",
+        )
+    finally:
+        killed.kill()
+        killed.wait()
+    shown = command(jobs, "-o", "tick")
+    ran = subprocess.run(shown, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ran.returncode == 0 and "The driver is gone" in ran.stderr
+    assert "tick 10" in ran.stdout
+    # Whoever wants to follow it is told that there is nobody to follow.
+    ran = subprocess.run([*shown, "-f"], capture_output=True, text=True, timeout=LIMIT_S)
+    assert ran.returncode == 1 and ran.stdout == ""

@@ -16,7 +16,7 @@ from tests.e2e.metered import (
     check_state_is_counted,
     metered,
 )
-from tests.e2e.reported import check_reporters, fetched
+from tests.e2e.reported import check_reporters, check_state_is_exported, fetched
 from tests.e2e.rest import SERVED
 from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import until
@@ -53,6 +53,10 @@ def test_a_reporter_that_cannot_be_made_is_told_before_the_job_starts(jobs: Jobs
 
 def test_metrics_are_reported(jobs: Jobs) -> None:
     check_reporters(jobs)
+
+
+def test_state_is_exported_by_its_name(jobs: Jobs) -> None:
+    check_state_is_exported(jobs)
 
 
 def test_the_example_is_fetched_while_it_runs_and_ended_by_ctrl_c(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tidegate import JobClient, KeyedProcessFunction, RuntimeContext
 from tidegate.errors import PeerLost
 from tidegate.model.control import JobStatus
 from tidegate.model.metrics import MetricKey, MetricKind
+from tidegate.rest.routes import key_groups
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -84,11 +85,17 @@ def test_state_is_shown_by_step_and_name(jobs: Jobs, browser: Browser) -> None:
     client = jobs.start(env, "holding")
     wait_completed(client, 3)
     rest = Rest.of(client)
-    until(lambda: rest.get(f"{rest.job}/state")["steps"][0]["states"], "entries are told")
+
+    def states() -> list[dict[str, Any]]:
+        return rest.get(f"{rest.job}/state")["steps"][0]["states"]
+
+    until(lambda: states() and states()[0]["bytes"], "entries and bytes are told")
     largest = rest.get(f"{rest.job}/state")["steps"][0]
     assert largest["bytes"] > 0 and largest["states"][0]["entries"] > 0
     browser.open(f"{rest.url}/#/{client.get_job_id()}/state", largest["step"], "times the mean")
-    browser.wait("the names", largest["states"][0]["name"], "Entries")
+    browser.wait("the names", largest["states"][0]["name"], "Entries now", "newest snapshot")
+    shown = browser.text
+    assert re.search(r"count\s+KeyedProcess\s+\d+\s+[\d.,]+ k?B", shown), shown
 
 
 @pytest.mark.feature("F301")
@@ -112,6 +119,25 @@ def test_state_is_counted_by_key_group(jobs: Jobs, browser: Browser, backend: st
     browser.open(f"{rest.url}/#/{client.get_job_id()}/state", "Reads the files of the newest")
     browser.click("Analyze newest checkpoint")
     browser.wait("what was counted", state["name"], "The largest", largest["task"], "times")
+    assert "Estimated" not in browser.text
+    assert browser.errors() == []
+
+
+@pytest.mark.feature("F301")
+def test_much_state_is_estimated_and_said_to_be(
+    jobs: Jobs, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = jobs.checkpointed(2, 500, **SERVED)
+    running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "estimating")
+    wait_completed(client, 3)
+    newest = view(client).checkpoints.latest_completed
+    assert newest is not None
+    monkeypatch.setattr(key_groups, "BYTES_MAX", newest.state_size // 3)
+    rest = Rest.of(client)
+    browser.open(f"{rest.url}/#/{client.get_job_id()}/state", "Reads the files of the newest")
+    browser.click("Analyze newest checkpoint")
+    browser.wait("an estimate", "Estimated: there is much state, so one key group in", "counts all")
     assert browser.errors() == []
 
 
@@ -268,7 +294,12 @@ def test_the_focus_follows_what_is_done_with_keys(browser: Browser) -> None:
 def test_a_job_that_is_over_is_not_asked_for_what_is_gone(tmp_path: Path, browser: Browser) -> None:
     put_archive(tmp_path, JobStatus.FINISHED)
     with Serving(tmp_path) as serving:
-        browser.open(f"{serving.url}/#/{JOB}/log", "tidegate.log.file", "The job has ended.")
+        browser.open(
+            f"{serving.url}/#/{JOB}/log",
+            "tidegate.log.file",
+            "Nothing of the kind",
+            "The job has ended.",
+        )
         browser.click("Flame graph")
         browser.wait("why there is none", "flame graphs are of tasks that run")
         browser.open(f"{serving.url}/#/", "Completed", "No running jobs.")

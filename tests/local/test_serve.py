@@ -152,6 +152,10 @@ def check_left(rest: Rest, job: str, state: str) -> None:
     assert rest.get(f"{at}/checkpoints/details/{newest}/subtasks/{vertex}")["subtasks"]
     for path in ("/config", "/plan", "/exceptions", f"/vertices/{vertex}"):
         assert rest.get(at + path)
+    logged = rest.get(f"{at}/log?operator=&limit=1000")["records"]
+    assert any("checkpoint completed" in each["message"] for each in logged)
+    assert "checkpoint completed" in rest.text(f"{at}/log?format=text&text=CHECKPOINT")
+    assert rest.get(f"{at}/log?level=critical")["records"] == []
     status, told = rest.refused("PATCH", at)
     assert status == 409 and (state if state == "FINISHED" else "was killed") in told
     assert rest.refused("GET", f"{at}/nothing")[0] == 404
@@ -184,6 +188,8 @@ def test_the_page_lists_jobs_and_shows_each(jobs: Jobs, browser: Browser) -> Non
             "End-to-end duration of the last",
             "Took",
         )
+        browser.click("Log")
+        browser.wait("the log that it has left", "checkpoint completed", "tidegate.log.file")
         browser.click("← All jobs")
         browser.click("killed")
         browser.wait("the job whose driver is gone", "it was killed", "Figures recorded at")

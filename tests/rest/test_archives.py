@@ -20,8 +20,9 @@ from tests.rest.world import EMPTY, JOB, SEEN, VERTEX
 from tidegate.clock import SystemClock
 from tidegate.errors import FormatError
 from tidegate.jobmaster.view import FailureView, SubtaskView, VertexView
-from tidegate.model.control import ExecutionState, JobStatus, SubtaskFigures
+from tidegate.model.control import ExecutionState, JobStatus, Logged, LogRecord, SubtaskFigures
 from tidegate.model.ids import Epoch, JobId, SlotId
+from tidegate.model.logs import LogFilter
 from tidegate.model.metrics import MetricKey, MetricKind
 from tidegate.rest.archive import Archive
 from tidegate.rest.cluster.archived_answers import answer_of
@@ -30,6 +31,7 @@ from tidegate.rest.cluster.known_jobs import SeenJob
 from tidegate.rest.cluster.reading import read_archive
 from tidegate.rest.refusals import BadRequest
 from tidegate.rest.shapes.archive_shapes import answers, archived
+from tidegate.rest.shapes.log_shapes import LEFT_BYTES, LeftLog, to_leave
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +103,7 @@ def test_an_archive_answers_as_the_job_would() -> None:
         for path, text in found.items():
             assert timeless(told(path)) == timeless(json.loads(text)), path
     server.shut()
-    assert len(found) == len(list(answers(OVER, NOW_MS))) > 30
+    assert len(found) == len(list(answers(OVER, NOW_MS))) + 1 > 30
 
 
 def timeless(body: Any) -> Any:
@@ -280,3 +282,68 @@ def test_an_archive_is_read_again_only_when_it_has_changed(tmp_path: Path) -> No
     second = overview()
     assert second is not first
     assert json.loads(folders.answers(second)[path]) == {"status": "CANCELED"}
+
+
+def logged(count: int, text: str = "record") -> Served:
+    """A client whose job has logged so much."""
+    client, level = Served(), (20, 30, 45)
+    client.shown = OVER
+    for number in range(count):
+        record = LogRecord(number, level[number % 3], "orders", f"{text} {number}", slot="one")
+        if number % 2:
+            record = replace(record, trace="KeyError", operator="look up", subtask=1, attempt=0)
+        client.logged.heard(Logged(SlotId("one"), (record,)))
+    return client
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_the_log_of_an_archive_is_chosen_from_as_that_of_a_job(over: bool) -> None:
+    client = logged(60)
+    left_log = LeftLog(json.loads(json.dumps(to_leave(client.log, over=over))))
+    for wanted in (
+        LogFilter(),
+        LogFilter(level="warning"),
+        LogFilter(operator="look up", subtask=1),
+        LogFilter(text="keyerror", since_ms=40),
+        LogFilter(slot=""),
+    ):
+        for limit in (1, 7, 1_000):
+            for after in (None, 0, 30, 60):
+                chosen = {"after": after, "limit": limit}
+                now, then = client.log(wanted, **chosen), left_log.read(wanted, **chosen)
+                assert then.entries == now.entries
+                assert then.after >= (then.entries[-1].number if then.entries else 0)
+                if len(then.entries) < limit:
+                    assert then.after == now.after
+
+
+def test_a_job_that_is_over_leaves_the_newest_megabyte_of_its_log() -> None:
+    client = logged(3_000, "x" * 1_000)
+    running, over = (to_leave(client.log, over=each) for each in (False, True))
+    assert len(json.dumps(over)) < LEFT_BYTES + 10_000
+    numbers = [int(each["message"].split()[1]) for each in over["records"]]  # type: ignore[attr-defined]
+    assert numbers == list(range(numbers[0], 3_000)) and 500 < len(numbers) < 1_000
+    assert over["after"] == 3_000
+    assert running["records"] == over["records"][-len(running["records"]) :]  # type: ignore[index, arg-type]
+
+
+def test_an_archive_has_the_log_as_json_and_as_lines(tmp_path: Path) -> None:
+    client = logged(3)
+    archive = Archive(str(tmp_path), SystemClock(), structlog.get_logger())
+    archive.open(client, Epoch(1))
+    archive.shut()
+    found = read_archive((tmp_path / JOB).read_bytes(), "here")
+
+    def answered(**query: str) -> str:
+        return answer_of(found, f"{AT}/log", query, state="FINISHED", trouble="") or ""
+
+    records = json.loads(answered(level="warning"))["records"]
+    assert [each["message"] for each in records] == ["record 1", "record 2"]
+    assert records[1]["level"] == "Level 45"
+    lines = answered(format="text", text="record 1")
+    assert lines.startswith("1970-01-01 00:00:00.001Z WARNING orders [look up (2)]: record 1")
+    assert lines.endswith("\nKeyError\n")
+    for faulty in ({"level": "loud"}, {"after": "²"}):
+        with pytest.raises(BadRequest):
+            answered(**faulty)
+    assert answer_of({}, f"{AT}/log", {}, state="FINISHED", trouble="") is None

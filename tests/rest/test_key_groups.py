@@ -118,6 +118,48 @@ def test_states_and_their_largest_key_groups_are_told_with_their_growth(
     assert fastest["grown_a_minute"] == sizes_of[hot] - older
 
 
+def test_of_much_state_some_key_groups_are_counted_and_the_rest_is_estimated(
+    rest: Rest, client: Served, world: JobWorld
+) -> None:
+    world.put({f"key {n}": n for n in range(3_000)})
+    first = world.checkpoint()
+    world.put({f"key {n}": n for n in range(3_000, 4_000)})
+    second = world.checkpoint()
+    much = 3 * key_groups.BYTES_MAX + 1
+    history = [replace(one, state_size=much) for one in completed(first, second)]
+    client.shown = view(history)
+    told, state = count(rest), state_of(count(rest), "count")
+    exact = {s.name: s for s in inspect_snapshot(second).operators[0].states or ()}["count"]
+    before = {s.name: s for s in inspect_snapshot(first).operators[0].states or ()}["count"]
+    chosen = [each for each in exact.key_groups if each.key_group % 4 == 0]
+    assert told["one-key-group-in"] == 4
+    assert state["entries"] == 4 * sum(each.entries for each in chosen)
+    assert state["bytes"] == 4 * sum(each.size_bytes or 0 for each in chosen)
+    assert 0.5 * exact.entries < state["entries"] < 2 * exact.entries
+    assert state["grown_a_minute"] == state["bytes"] - 4 * sum(
+        each.size_bytes or 0 for each in before.key_groups if each.key_group % 4 == 0
+    )
+    groups = state["key-groups"]
+    assert {each["key-group"] for each in groups["largest"]} == {0, 4, 8, 12}
+    largest = max(chosen, key=lambda each: each.size_bytes or 0)
+    assert groups["largest"][0]["bytes"] == largest.size_bytes
+    client.shown = view([replace(one, state_size=1) for one in history])
+    assert count(rest)["one-key-group-in"] == 1
+
+
+@pytest.mark.parametrize(("backend", "is_read"), [("incremental", True), ("rocksdb", False)])
+def test_much_state_on_disk_is_not_fetched_to_be_estimated(
+    rest: Rest, client: Served, tmp_path: Path, backend: str, is_read: bool
+) -> None:
+    with JobWorld(Kind(backend, parallelism=2), root=str(tmp_path)) as world:
+        world.work()
+        [one] = completed(world.checkpoint())
+        client.shown = view([replace(one, state_size=2 * key_groups.BYTES_MAX)])
+        [counts] = [each for each in count(rest)["operators"] if each["uid"] == "counts"]
+    assert bool(counts["states"]) is is_read and (counts["unread"] == "") is is_read
+    assert is_read or ("fetched" in counts["unread"] and counts["bytes"] > 0)
+
+
 def test_without_an_earlier_checkpoint_no_growth_is_told(
     rest: Rest, client: Served, world: JobWorld
 ) -> None:
@@ -138,7 +180,7 @@ def test_without_an_earlier_checkpoint_no_growth_is_told(
         (completed("memory:/job/chk-1"), "is in the memory of the driver"),
         ((replace(DONE, discarded=True),), "was deleted, and there is no newer one"),
         (
-            (replace(DONE, state_size=key_groups.BYTES_MAX + 1),),
+            (replace(DONE, state_size=key_groups.ONE_IN_MAX * key_groups.BYTES_MAX + 1),),
             "tidegate inspect --key-groups /chk-6",
         ),
     ],

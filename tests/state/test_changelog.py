@@ -538,3 +538,21 @@ def test_a_damaged_part_is_told_with_its_file(job: Job) -> None:
     with pytest.raises(FormatError) as told:
         job.restore(handle)
     assert name in told.value.where
+
+
+def test_bytes_by_name_are_those_of_the_newest_base(job: Job, backend: str) -> None:
+    assert job.subtask.backend.sizes() == {}
+    job.write({key: "text" for key in range(300)})
+    job.completed()
+    assert job.subtask.backend.sizes() == {}
+    job.materialized()
+    first = job.subtask.backend.sizes()
+    if backend == "rocksdb":
+        assert first == {}
+        return
+    assert first["text"] > 300 * len("text")
+    job.write({key: "text" for key in range(300, 600)})
+    job.completed()
+    assert job.subtask.backend.sizes() == first
+    job.materialized()
+    assert 1.9 * first["text"] < job.subtask.backend.sizes()["text"] < 2.2 * first["text"]

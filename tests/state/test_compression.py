@@ -124,3 +124,21 @@ def test_a_frame_of_another_size_is_a_format_error() -> None:
         with pytest.raises(FormatError, match="compressed part of state") as raised:
             decompressed(pack("<Q", size), frame, "there")
         assert raised.value.where == "there"
+
+
+def test_bytes_by_name_are_those_before_compression() -> None:
+    plain, asked = (filled(compression=each) for each in (False, True))
+    sizes = [size_of(snapshot(subtask)) for subtask in (plain, asked)]
+    assert sizes[0] > 3 * sizes[1]
+    assert plain.backend.sizes() == asked.backend.sizes()
+    assert plain.backend.sizes().keys() == {"names", "visits"}
+
+
+def test_bytes_by_name_tell_all_columns_together() -> None:
+    subtask = Subtask()
+    rows = subtask.backend.keyed_columns(None)
+    keys = pa.array(range(1_000))
+    groups = KeyHasher(None, 8).key_groups_of_column(keys)
+    subtask.backend.column_state(TOTAL).put(rows.index(keys, groups), np.arange(1_000))
+    snapshot(subtask)
+    assert 16_000 < subtask.backend.sizes()["columns"] < 32_000

@@ -21,7 +21,7 @@ from flinkformat.handles import (
 from tests.properties import examples
 from tests.state.disk_world import Disk
 from tests.state.files_world import Driver
-from tests.state.world import Subtask
+from tests.state.world import Subtask, stored
 from tidegate import StateTtlConfig, Time
 from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.state import ListStateDescriptor, ValueStateDescriptor
@@ -30,6 +30,7 @@ from tidegate.errors import RestoreRefused
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId
 from tidegate.model.restore import RestoredOperatorState
+from tidegate.snapshots.sizes import keyed_sizes
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
@@ -98,6 +99,13 @@ class Job:
 
     def contents(self) -> dict[str, dict[object, object]]:
         return contents(self.subtask)
+
+    def counted(self, handle: Handle) -> dict[str, int]:
+        """Bytes by state, as `tidegate inspect` counts them in files."""
+        found = keyed_sizes([handle], self.driver.storage.files, self.driver.reader())
+        return {
+            name: sum(size.size_bytes for size in groups.values()) for name, groups in found.items()
+        }
 
 
 def contents(subtask: Subtask) -> dict[str, dict[object, object]]:
@@ -510,3 +518,37 @@ def test_each_completed_checkpoint_is_the_state_at_its_barrier(
     assert driven.contents() == driven.model
     if driven.newest is not None and driven.newest.known is not None:
         assert Job([driven.newest.known], driven.driver, groups).contents() == driven.newest.model
+
+
+def test_bytes_by_name_are_those_of_all_sections_that_a_checkpoint_names() -> None:
+    job = Job().fill()
+    backend = job.subtask.backend
+    assert backend.sizes() == {}
+    counted = job.counted(job.completed())
+    assert backend.sizes() == {"text": counted["text"], "seen": 0, "total": 0}
+    job.subtask.on(7)
+    job.seen.add(["more"])
+    job.total.add(5)
+    known = job.completed()
+    assert backend.sizes() == job.counted(known)
+    assert backend.sizes()["text"] == counted["text"] and backend.sizes()["seen"] > 0
+    for round in range(3):
+        job.write(7, f"round {round}")
+        known = job.completed()
+    # A section that lies over another one is counted beside it until both are written again.
+    assert job.counted(known)["text"] < backend.sizes()["text"] < counted["text"] + 100
+    savepoint, _ = job.sent(SnapshotKind.SAVEPOINT)
+    assert backend.sizes() == job.counted(savepoint)
+
+
+def test_a_restored_subtask_knows_bytes_by_name_from_its_first_checkpoint_on() -> None:
+    before = Job().fill()
+    known = before.completed()
+    after = Subtask(max_parallelism=GROUPS, shared_as=ID)
+    restore(after, [known], before.driver)
+    assert after.backend.sizes() == {}
+    # Nobody has asked for the state yet, and its bytes are written as they came.
+    stored(after.backend.snapshot(CheckpointId(2), CheckpointOptions(SnapshotKind.SAVEPOINT)))
+    assert {name: size for name, size in after.backend.sizes().items() if size} == {
+        "text": before.subtask.backend.sizes()["text"]
+    }

@@ -1,5 +1,6 @@
 """How much state a job has, by step, task and name."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -14,20 +15,21 @@ from tidegate.telemetry.held import held_state
 
 OPERATOR = OperatorInfo(OperatorId(VERTEX.vertex), "counts")
 OTHER = VertexId(b"o" * 16)
+NONE: Mapping[str, int] = {}
 
 
-def entries(state: str) -> MetricKey:
-    kind = MetricKind.GAUGE
-    return MetricKey("numStateEntries", kind, OPERATOR.id, (("state", state),))
+def gauge(name: str, state: str) -> MetricKey:
+    return MetricKey(name, MetricKind.GAUGE, OPERATOR.id, (("state", state),))
 
 
-def task(index: int, **counts: int) -> SubtaskView:
-    metrics = {entries(name): count for name, count in counts.items()}
+def task(index: int, sizes: Mapping[str, int] = NONE, **counts: int) -> SubtaskView:
+    metrics = {gauge("numStateEntries", name): count for name, count in counts.items()}
+    metrics |= {gauge("stateSize", name): size for name, size in sizes.items()}
     state, figures = ExecutionState.RUNNING, SubtaskFigures()
     return SubtaskView(index, 0, state, None, {state: 1_500}, figures, metrics=metrics)
 
 
-TASKS = (task(0, seen=3, last=1), task(1, seen=4))
+TASKS = (task(0, {"seen": 30}, seen=3, last=1), task(1, {"seen": 12}, seen=4))
 STEP = VertexView(VERTEX.vertex, "counts", 2, 128, TASKS, (OPERATOR,))
 EMPTY_STEP = VertexView(OTHER, "read", 1, 128, (task(0),))
 
@@ -64,8 +66,8 @@ def test_the_largest_step_comes_first_with_its_largest_task_and_its_growth() -> 
         "grown_a_minute": 700,
         "largest": {"task": "counts (2/2)", "bytes": 700},
         "states": [
-            {"operator": "counts", "name": "seen", "entries": 7},
-            {"operator": "counts", "name": "last", "entries": 1},
+            {"operator": "counts", "name": "seen", "entries": 7, "bytes": 42},
+            {"operator": "counts", "name": "last", "entries": 1, "bytes": None},
         ],
     }
     assert (second["step"], second["bytes"], second["largest"]) == ("read", 0, None)

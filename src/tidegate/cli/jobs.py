@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from tidegate.config import checkpointing
+from tidegate.config.history import ARCHIVE_DIRECTORY
 from tidegate.config.load import load_configuration
 from tidegate.driver.client.door import DoorSign, ask_at, read_sign
 from tidegate.errors import ConfigError, TidegateError, UserError
@@ -40,8 +41,8 @@ GONE: Final = ENDED | {DRIVER_GONE}
 
 def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | None) -> JobFolder:
     """The checkpoint folder to use. Raises ConfigError if none is known."""
-    configured = load_configuration(config, dynamic).get(checkpointing.CHECKPOINT_DIRECTORY)
-    directory = checkpoints or configured
+    configured = load_configuration(config, dynamic)
+    directory = checkpoints or configured.get(checkpointing.CHECKPOINT_DIRECTORY)
     if directory is None:
         raise ConfigError(
             "No checkpoint folder with the job's records is given",
@@ -50,7 +51,10 @@ def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | 
             f"{checkpointing.CHECKPOINT_DIRECTORY.key} by -D or --config. "
             "A job without one can be reached from its own program alone.",
         )
-    return JobFolder(paths.absolute(os.fspath(directory)))
+    history = configured.get(ARCHIVE_DIRECTORY)
+    return JobFolder(
+        paths.absolute(os.fspath(directory)), None if history is None else paths.absolute(history)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,11 @@ class ReachableJob:
 
 
 class JobFolder:
-    """The jobs of one checkpoint folder."""
+    """The jobs of one checkpoint folder. history: of their archives, if that is elsewhere."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, history: str | None = None) -> None:
         self.directory: Final = directory
+        self.history: Final = history or paths.join(directory, paths.history_folder())
 
     def jobs(self) -> list[KnownJob]:
         """All jobs, by name. Raises UserError if the folder does not exist."""

@@ -1,21 +1,26 @@
-"""``tidegate logs``: the log of a running job."""
+"""``tidegate logs``: the log of a job that runs, or what one that is over has left of it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tidegate.cli.jobs import DRIVER_GONE, ReachableJob, folder_of, state_of
+from tidegate.cli.jobs import DRIVER_GONE, GONE, ReachableJob, folder_of, state_of
 from tidegate.cli.main import INTERRUPTED
 from tidegate.cli.options import with_folder
 from tidegate.datastream.process.interrupts import OUTPUT_CLOSED, forget_output
 from tidegate.driver.client.door import follow_log
-from tidegate.errors import PeerLost
+from tidegate.errors import FileMissing, PeerLost, UserError
 from tidegate.model.control import JobStatus
-from tidegate.model.logs import LEVELS, PAGE_MAX
+from tidegate.model.logs import LEVELS, PAGE_MAX, LogFilter
+from tidegate.rest.cluster.reading import read_archive
+from tidegate.rest.shapes.log_shapes import LeftLog
+from tidegate.storage import paths
+from tidegate.storage.stores import Stores
 from tidegate.telemetry.log_lines import as_json, as_text
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ class _Ago(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         return int(text[:-1]) * _UNITS_S[text[-1]]
 
 
-@click.command(short_help="Show the log of a running job.")
+@click.command(short_help="Show the log of a job.")
 @click.argument("job")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until the job ends.")
 @click.option(
@@ -91,8 +96,9 @@ def logs(
 ) -> None:
     """Show the log of JOB, a name or an id: of its driver, its slots, and functions in them.
 
-    Functions log by Python's logging; the driver keeps the newest records. Ctrl-C ends a log that
-    is followed, not the job.
+    Functions log by Python's logging; the driver keeps the newest records. Of a job that is over
+    they come from its archive, which has at most 1 MiB of them. Ctrl-C ends a log that is followed,
+    not the job.
     """
     wanted = {
         "level": level,
@@ -113,11 +119,14 @@ def logs(
         raise click.exceptions.Exit(OUTPUT_CLOSED) from None
 
 
-def _records(folder: JobFolder, job: str, asked: Mapping[str, object]) -> Iterator[LogRecord]:
+def _records(folder: JobFolder, job: str, asked: Mapping[str, Any]) -> Iterator[LogRecord]:
     """Records as they come; whoever has been cut off while nobody read goes on behind the last.
 
     Another driver that has taken the job over is followed then. Raises PeerLost where none has.
     """
+    if (left := _left(folder, job, asked)) is not None:
+        yield from left
+        return
     request = dict(asked)
     found = folder.running(job)
     while True:
@@ -138,6 +147,31 @@ def _records(folder: JobFolder, job: str, asked: Mapping[str, object]) -> Iterat
             time.sleep(_AGAIN_S)
         else:
             return
+
+
+def _left(folder: JobFolder, name: str, asked: Mapping[str, Any]) -> list[LogRecord] | None:
+    """Records in the archive of a job that is over, or that has lost its driver; else None."""
+    id, lost = name, False
+    with contextlib.suppress(UserError):  # one whose records are in ZooKeeper is known by its id
+        job = folder.job(name)
+        status = state_of(job).status
+        id, lost = job.id, status == DRIVER_GONE
+        if status not in GONE or (lost and asked["follow"]):
+            return None
+    if not paths.is_archive(id):
+        return None
+    try:
+        data = Stores().open(folder.history).read(id)
+    except FileMissing:
+        return None
+    told = read_archive(data, paths.join(folder.history, id)).get(f"/jobs/{id}/log")
+    if told is None:
+        return None
+    if lost:
+        click.echo("The driver is gone; its archive has the log up to here:", err=True)
+    chosen = {name: value for name, value in asked["filter"].items() if value is not None}
+    page = LeftLog(json.loads(told)).read(LogFilter(**chosen), limit=asked["limit"])
+    return [entry.record for entry in page.entries]
 
 
 def _again(folder: JobFolder, name: str) -> KnownJob | None:

@@ -32,7 +32,7 @@ SECTIONS: Final = {
         "list": ("list:list_jobs", "List the jobs of a checkpoint folder."),
         "serve": ("serve:serve", "Serve a page and REST over many jobs."),
         "top": ("top:top", "Watch a running job in the terminal."),
-        "logs": ("logs:logs", "Show the log of a running job."),
+        "logs": ("logs:logs", "Show the log of a job."),
         "checkpoint": ("running:checkpoint", "Take a checkpoint of a running job now."),
         "savepoint": ("running:savepoint", "Take a savepoint of a running job, or delete one."),
         "stop": ("running:stop", "Stop a running job with a savepoint."),

@@ -76,11 +76,13 @@ class Archive:
         try:
             # It loads a lot, for which no start of a job is to wait.
             from tidegate.rest.shapes.archive_shapes import archived
+            from tidegate.rest.shapes.log_shapes import to_leave
 
             view = client.view()
+            log = to_leave(client.log, over=self._over.is_set())
             store, file, new = Stores().open(self._directory), view.job, f"{view.job}.part"
             store.delete([new])  # of a driver that was killed over it
-            write_new(store, new, archived(view, self._clock.wall_ms()))
+            write_new(store, new, archived(view, self._clock.wall_ms(), log))
             store.rename(new, file)
         except Exception as error:  # whatever it is, the next one may be written
             if not self._failed:

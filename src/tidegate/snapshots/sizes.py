@@ -21,7 +21,7 @@ from tidegate.state.disk.by_entry import name_of
 from tidegate.state.disk.store import PREFIX_BYTES
 from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections, keyed_header, reading
 from tidegate.state.format.encoding import paired
-from tidegate.state.format.streams import in_streams
+from tidegate.state.format.streams import bases, in_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -52,15 +52,24 @@ Sizes = dict[str, defaultdict[int, Size]]
 """By name of a state, and key group."""
 
 
+def is_on_disk(handles: Iterable[KeyedStateHandle]) -> bool:
+    """True where handles name folders of files, which are fetched whole before anything is read."""
+    return any(
+        isinstance(base, IncrementalRemoteKeyedStateHandle) and base.private_state
+        for base in bases(handles)
+    )
+
+
 def keyed_sizes(
-    handles: Iterable[KeyedStateHandle], files: StateFiles, reader: StateReader
+    handles: Iterable[KeyedStateHandle], files: StateFiles, reader: StateReader, one_in: int = 1
 ) -> Sizes:
     """Sizes of the keyed state of one operator, over the handles of all its subtasks.
 
-    A state without entries is there, without key groups. Raises RestoreRefused if a file is
-    gone, FormatError, StorageFailed; handles that only Flink writes are passed over.
+    one_in: reads one key group in so many, and gives the sizes of these. A state without entries is
+    there, without key groups. Raises RestoreRefused if a file is gone, FormatError, StorageFailed;
+    handles that only Flink writes are passed over.
     """
-    sizes = _Sizes(reader)
+    sizes = _Sizes(reader, one_in)
     try:
         for handle in handles:
             parts = list(in_streams([handle], handle.key_groups, reader.read))
@@ -79,8 +88,9 @@ def keyed_sizes(
 
 
 class _Sizes:
-    def __init__(self, reader: StateReader) -> None:
+    def __init__(self, reader: StateReader, one_in: int) -> None:
         self._reader = reader
+        self._one_in = one_in
         self.found: Sizes = {}
 
     def _of(self, name: str) -> defaultdict[int, Size]:
@@ -91,7 +101,8 @@ class _Sizes:
         keys = cache(lambda state: _keys_of(stream.key, headers[state]))
         for header in headers:
             self._of(header.name)
-        for group, blocks in stream.sections(list(stream.key_groups)):
+        read = [group for group in stream.key_groups if group % self._one_in == 0]
+        for group, blocks in stream.sections(read):
             written: defaultdict[str, list[Block]] = defaultdict(list)
             for block in blocks:
                 if block.kind == COLUMNS:
@@ -120,7 +131,7 @@ class _Sizes:
             before = b""
             for name, entry in space.store.scan(b""):
                 group, number = int.from_bytes(name[:2]), int.from_bytes(name[2:PREFIX_BYTES])
-                if number in states and group in handle.key_groups:
+                if number in states and group in handle.key_groups and not group % self._one_in:
                     state, sizes = states[number]
                     owner = name_of(state, name)
                     sizes[group].add(int(owner != before), len(name) + len(entry))
@@ -132,7 +143,7 @@ class _Sizes:
         header = keyed_header(data, self._reader.where)
         for group, blocks in all_sections(data, self._reader.where):
             for block in blocks:
-                if block.kind == COLUMNS:
+                if block.kind == COLUMNS and not group % self._one_in:
                     self._columns(header.columns, group, block)
 
 

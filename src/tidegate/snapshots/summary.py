@@ -29,7 +29,7 @@ from tidegate.snapshots.flink_snapshot import (
 )
 from tidegate.snapshots.folders import properties_of
 from tidegate.snapshots.rows import StateKind, in_flight
-from tidegate.snapshots.sizes import Size, keyed_sizes
+from tidegate.snapshots.sizes import Size, is_on_disk, keyed_sizes
 from tidegate.snapshots.snapshot import Snapshot
 from tidegate.state.format.blocks import element
 from tidegate.storage.reading import StateReader
@@ -114,7 +114,8 @@ class SnapshotSummary:
 
     kind: as Flink calls it. format: ``CANONICAL`` or ``NATIVE``; None of a checkpoint. job,
     versions: of the writer; None and empty if Flink wrote it. hooks: names of the states of hooks.
-    files: number of files. size_bytes: of all state, shared files included.
+    files: number of files. size_bytes: of all state, shared files included. one_in: one key group
+    in so many was counted; beyond 1, entries and bytes of keyed states are estimates.
     """
 
     path: str
@@ -127,16 +128,19 @@ class SnapshotSummary:
     files: int
     size_bytes: int
     operators: tuple[OperatorSummary, ...]
+    one_in: int = 1
 
     def to_json(self) -> dict[str, object]:
         """The summary as values of JSON."""
         return asdict(self)
 
 
-def inspect_snapshot(path: str | PathLike[str]) -> SnapshotSummary:
+def inspect_snapshot(path: str | PathLike[str], *, one_in: int = 1) -> SnapshotSummary:
     """Counts the content of a checkpoint or savepoint. Blocking; reads its keyed state.
 
-    path: the folder, or the ``_metadata`` in it. Raises RestoreRefused if there is none, or a
+    path: the folder, or the ``_metadata`` in it. one_in: counts one key group in so many, and
+    estimates sizes of states by these; state on disk is left out then, for its files would have to
+    be fetched whole. Raises RestoreRefused if there is none, or a
     file of it is missing, FormatError for bytes that are not what they say, StorageFailed.
     """
     snapshot = Snapshot.open(fspath(path))
@@ -157,11 +161,14 @@ def inspect_snapshot(path: str | PathLike[str]) -> SnapshotSummary:
         tuple(state.name for state in hook_states(read)),
         len(named),
         read.state_size,
-        tuple(_operator(snapshot, info, state) for info, state in states.items()),
+        tuple(_operator(snapshot, info, state, one_in) for info, state in states.items()),
+        one_in,
     )
 
 
-def _operator(snapshot: Snapshot, info: OperatorInfo, state: OperatorState) -> OperatorSummary:
+def _operator(
+    snapshot: Snapshot, info: OperatorInfo, state: OperatorState, one_in: int
+) -> OperatorSummary:
     subtasks = {i: each for i, each in state.subtasks.items() if each is not FINISHED}
     finished = len(state.subtasks) - len(subtasks)
     coordinator = state.coordinator_state
@@ -172,8 +179,10 @@ def _operator(snapshot: Snapshot, info: OperatorInfo, state: OperatorState) -> O
     ]
     keyed = [each.managed_keyed for each in subtasks.values() if each.managed_keyed is not None]
     note, states = "", None
-    if provenance_of(snapshot.metadata) is not None:
-        states = _states(snapshot, info, subtasks, keyed)
+    if one_in > 1 and is_on_disk(keyed):
+        note = "it is on disk, and all of its files would have to be fetched"
+    elif provenance_of(snapshot.metadata) is not None:
+        states = _states(snapshot, info, subtasks, keyed, one_in)
     else:
         try:
             states = _states_of_flink(snapshot, state)
@@ -219,11 +228,12 @@ def _states(
     info: OperatorInfo,
     subtasks: Mapping[int, SubtaskState],
     keyed: Iterable[KeyedStateHandle],
+    one_in: int,
 ) -> tuple[StateSummary, ...]:
     where = f"{snapshot.path}, operator '{info}'"
     files = StateFiles()
     reader = StateReader(files, {}, where=where)
-    sizes = keyed_sizes(keyed, files, reader)
+    sizes = keyed_sizes(keyed, files, reader, one_in)
     found: list[StateSummary] = []
     for each in snapshot.states(info):
         if each.kind.is_keyed:
@@ -241,6 +251,8 @@ def _states(
             Counter({group: size.entries for group, size in of_groups.items()}),
         )
         made = _summary(counted, of_groups, info.max_parallelism)
+        if each.kind.is_keyed and one_in > 1:
+            made = _estimated(made, one_in)
         found.append(replace(made, expires=each.expires))
     return tuple(found)
 
@@ -274,6 +286,17 @@ def _summary(
             KeyGroupSummary(group, count, None if sizes is None else sizes[group].size_bytes)
             for group, count in sorted(groups.items())
         ),
+    )
+
+
+def _estimated(counted: StateSummary, one_in: int) -> StateSummary:
+    """A state of which one key group in so many was counted."""
+    size, skew = counted.size_bytes, counted.skew
+    return replace(
+        counted,
+        entries=counted.entries * one_in,
+        size_bytes=None if size is None else size * one_in,
+        skew=None if skew is None else round(skew / one_in, 3),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.model.elements import CheckpointOptions
-from tidegate.state.format.blocks import reading
+from tidegate.state.format.blocks import COLUMNS_NAME, reading
 from tidegate.state.heap.in_memory import HeapBackend
 from tidegate.state.heap.increments import SharedSections
 from tidegate.state.log.changelog_backend import ChangelogBackend
@@ -97,7 +97,7 @@ class OperatorBackend:
         self.pair_cell = scope.pair_cell
         self._keyed = keyed = keyed or HeapBackend(scope)
         self.keyed_state, self.scan = keyed.state, keyed.scan
-        self.close = keyed.close
+        self.close, self.sizes = keyed.close, keyed.sizes
         self._operator_states = states = OperatorStates(scope)
         self.operator_state, self.broadcast_state = states.list_state, states.broadcast_state
         self._columns: KeyedColumnStates | None = None
@@ -151,7 +151,7 @@ class OperatorBackend:
 
     def entries(self) -> Mapping[str, int]:
         """Entries by keyed state in memory, and keys of columns. Any thread may ask."""
-        columns = {} if self._columns is None else {"columns": len(self._columns)}
+        columns = {} if self._columns is None else {COLUMNS_NAME: len(self._columns)}
         return {**self._keyed.entries(), **columns}
 
     def figure(self, name: str) -> int | None:

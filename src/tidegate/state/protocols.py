@@ -47,6 +47,14 @@ class KeyedBackend(Protocol):
         """Number of entries by state; empty where counting takes long. Any thread may ask."""
         ...
 
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes by state, keys included, in the snapshot that was written last; any thread may ask.
+
+        Empty before the first, and where bytes are not known by state. With a changelog they are
+        those of its newest base.
+        """
+        ...
+
     def figure(self, name: str) -> int | None:
         """A figure of the library that keeps the rows; None if there is none such. Any thread."""
         ...

@@ -11,7 +11,7 @@ from tidegate.state.format.blocks import KeyedHeader, KeyedStreamWriter, compres
 from tidegate.storage.places import CheckpointScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from flinkformat.handles import KeyedStateHandle
     from flinkformat.key_groups import KeyGroupRange
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from tidegate.storage.streams import CheckpointStateOutputStream
     from tidegate.typeinfo.types import TypeInformation
 
-    # Writes what is left of a stream, and gives the offset of each key group.
-    Write = Callable[[Callable[[bytes], None]], tuple[int, ...]]
+    # Writes what is left of a stream, and gives who has written it.
+    Write = Callable[[Callable[[bytes], None]], KeyedStreamWriter]
+
+    # The handle of a snapshot, and the bytes in it by state.
+    Uploaded = tuple[KeyedStateHandle, Mapping[str, int]]
 
 
 class BesideRows(Protocol):
@@ -59,7 +62,7 @@ class Target:
 
     checkpoint: CheckpointId
     open: Callable[[Place], CheckpointStateOutputStream]
-    upload: Callable[[Place, CheckpointStateOutputStream | None, Write, bool], KeyedStateHandle]
+    upload: Callable[[Place, CheckpointStateOutputStream | None, Write, bool], Uploaded]
     compressed: bool = True
 
 
@@ -142,6 +145,15 @@ class StateScope:
         return f"{self.operator.hex()}-{checkpoint}-{groups.first}-{groups.last}"
 
 
+def total_by_state(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Bytes by state over several parts of a snapshot."""
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, size in part.items():
+            total[name] = total.get(name, 0) + size
+    return total
+
+
 def _open_whole(place: Place) -> CheckpointStateOutputStream:
     return place.stream(CheckpointScope.EXCLUSIVE, merged=False)
 
@@ -153,9 +165,10 @@ def _upload_whole(
     stream: CheckpointStateOutputStream | None,
     write: Write,
     is_empty: bool,
-) -> KeyGroupsStateHandle:
+) -> Uploaded:
     del is_empty
     with stream or place.stream() as stream:
-        offsets = write(stream.write)
+        written = write(stream.write)
         handle = stream.close_and_get_handle()
-    return KeyGroupsStateHandle(key_groups, offsets, handle, name)
+    keyed = KeyGroupsStateHandle(key_groups, written.offsets, handle, name)
+    return keyed, total_by_state(written.held.values())

@@ -187,6 +187,16 @@ CATALOGUE: Final = (
         "Entries of keyed state in memory, by the variable `state`; of columns, the keys.",
         True,
     ),
+    Known(
+        _OPERATOR,
+        "stateSize",
+        _GAUGE,
+        "By",
+        "Keyed state in memory as the newest snapshot holds it, by the variable `state`: keys and "
+        "values before compression, with what later parts of an incremental snapshot replace; with "
+        "a changelog, of its newest base. State on disk is known by operator alone.",
+        True,
+    ),
     Known(_OPERATOR, "numTimersWaiting", _GAUGE, "", "Timers that are set.", True),
     *(
         Known(_OPERATOR, f"rocksdb.{name}", _GAUGE, unit, f"State on disk: {sentence}.")

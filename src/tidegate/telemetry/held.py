@@ -1,6 +1,7 @@
 """State of a job by step, task and name: how much there is, and how fast it grows.
 
-Bytes are those of completed checkpoints; entries are what slots tell of state in memory.
+Bytes of steps and tasks are those of completed checkpoints; entries and bytes by name are what
+slots tell of state in memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 Object = dict[str, object]
 
 _ENTRIES: Final = "numStateEntries"
+_SIZE: Final = "stateSize"
 _STATE: Final = "state"
 _MINUTE_MS: Final = 60_000
 
@@ -72,15 +74,26 @@ def _growth(vertex: VertexView, history: list[CheckpointStatistics]) -> float | 
 
 
 def _states(vertex: VertexView) -> list[Object]:
-    """Entries of each named state over all subtasks, the most first."""
+    """Entries and bytes of each named state over all subtasks, the most entries first.
+
+    Bytes are unknown until the first snapshot.
+    """
     operators = {operator.id: operator.name for operator in vertex.operators}
-    found: Counter[tuple[str, str]] = Counter()
+    entries: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    told = {_ENTRIES: entries, _SIZE: sizes}
     for subtask in vertex.subtasks:
         for key, value in subtask.metrics.items():
-            if key.name == _ENTRIES and key.operator is not None and isinstance(value, int):
+            if key.name in told and key.operator is not None and isinstance(value, int):
                 [name] = [group[1] for group in key.groups if group[0] == _STATE]
-                found[operators[key.operator], name] += value
+                told[key.name][operators[key.operator], name] += value
+    names = sorted({*entries, *sizes}, key=lambda name: (-entries[name], -sizes[name], name))
     return [
-        {"operator": operator, "name": name, "entries": entries}
-        for (operator, name), entries in found.most_common()
+        {
+            "operator": name[0],
+            "name": name[1],
+            "entries": entries.get(name),
+            "bytes": sizes.get(name),
+        }
+        for name in names
     ]

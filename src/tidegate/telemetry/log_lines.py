@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tidegate.model.control import LogRecord
 
 if TYPE_CHECKING:
-    from tidegate.model.control import LogRecord
+    from collections.abc import Mapping
 
 
 def as_text(record: LogRecord) -> str:
@@ -36,6 +38,27 @@ def as_json(record: LogRecord) -> dict[str, object]:
         "attempt": record.attempt,
         "slot": record.slot or None,
     }
+
+
+def record_of(told: Mapping[str, Any]) -> LogRecord:
+    """The record that `as_json` has told."""
+    return LogRecord(
+        told["timestamp"],
+        _level_of(told["level"]),
+        told["logger"],
+        told["message"],
+        told["exception"] or "",
+        told["operator"] or "",
+        told["task"] or "",
+        told["subtask"],
+        told["attempt"],
+        told["slot"] or "",
+    )
+
+
+def _level_of(name: str) -> int:
+    known = logging.getLevelNamesMapping().get(name)
+    return int(name.removeprefix("Level ")) if known is None else known
 
 
 def level_name(record: LogRecord) -> str:

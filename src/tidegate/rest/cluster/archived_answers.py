@@ -6,20 +6,22 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.rest.refusals import BadRequest
+from tidegate.rest.shapes import log_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _JOBS: Final = "/jobs/"
+_LOG: Final = "/log"
 _METRICS: Final = "/metrics"
 
 
 def answer_of(
     answers: Mapping[str, str], path: str, query: Mapping[str, str], *, state: str, trouble: str
 ) -> str | None:
-    """The answer as JSON; None if there is none. Raises BadRequest for a faulty question.
+    """The answer as JSON, or as lines of a log; None if there is none.
 
-    state, trouble: of the job now.
+    Raises BadRequest for a faulty question. state, trouble: of the job now.
     """
     if path.endswith(_METRICS):
         found = _metrics(answers, path, query)
@@ -27,6 +29,10 @@ def answer_of(
     text = answers.get(path)
     if text is None:
         return None
+    if path.endswith(_LOG):
+        told = log_shapes.asked_for(log_shapes.LeftLog(json.loads(text)).read, query)
+        lines = log_shapes.is_text(query)
+        return log_shapes.lines(told) if lines else json.dumps(log_shapes.page(told))
     if path.endswith("/exceptions") and path.startswith(_JOBS):
         return json.dumps(_newest(json.loads(text), query.get("maxExceptions", "20")))
     if path.startswith(_JOBS) and path.count("/") == 2 and trouble:

@@ -20,6 +20,7 @@ from tidegate.rest.guard import check_own_page
 from tidegate.rest.refusals import Conflict, NotFound, RestError
 from tidegate.rest.served import NO_RESOURCE, Route, lacking, path_id
 from tidegate.rest.shapes import cluster_shapes, job_shapes, metric_shapes
+from tidegate.rest.shapes.log_shapes import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,6 +176,8 @@ async def _left(
     text = answer_of(answers, path, query, state=job.state, trouble=job.trouble)
     if text is None:
         raise NotFound(job.trouble or "A job that is over has left no answer to this.")
+    if path.endswith("/log") and is_text(query):
+        return web.Response(text=text)
     return web.Response(text=text, content_type="application/json", charset="UTF-8")
 
 

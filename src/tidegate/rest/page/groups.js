@@ -32,7 +32,7 @@ export function KeyGroups({ watched, picture }) {
 }
 
 function Counted({ counted }) {
-  const { operators, 'compared-with': older } = counted;
+  const { operators, 'compared-with': older, 'one-key-group-in': oneIn } = counted;
   const states = operators.flatMap((operator) => operator.states.map((state) => ({ ...state, operator, id: `${operator.id} ${state.name}` })))
     .sort((a, b) => b.bytes - a.bytes);
   const unread = operators.filter((each) => each.unread);
@@ -44,6 +44,7 @@ function Counted({ counted }) {
     <p class="faint">Checkpoint ${counted.checkpoint} of ${clock(counted.at)}: ${bytes(counted.bytes)}. ${older
       ? `Growth since checkpoint ${older.checkpoint} of ${clock(older.at)}.`
       : 'Growth is unknown: the previous checkpoint has been deleted. Raise execution.checkpointing.num-retained to keep it.'}</p>
+    ${oneIn > 1 && html`<p class="trouble">Estimated: there is much state, so one key group in ${oneIn} was counted. Bytes, entries and growth of a state are ${oneIn} times those of its counted key groups; a large one among the others is not seen. <code>tidegate inspect --key-groups</code> counts all.</p>`}
     ${unread.map((each) => html`<p key=${each.id} class="trouble">The state of ${name_of(each)} (${bytes(each.bytes)}) is not counted: ${each.unread}.</p>`)}
     ${states.length === 0 && html`<p class="empty">No state has entries in this checkpoint.</p>`}
     ${states.length > 0 && html`
@@ -60,13 +61,13 @@ function Counted({ counted }) {
       <h3>Key groups</h3>
       <div class="picks"><label>State <select value=${one.id} onChange=${(event) => choose(event.target.value)}>
         ${keyed.map((each) => html`<option key=${each.id} value=${each.id}>${each.name}, ${name_of(each.operator)}</option>`)}</select></label></div>
-      <${Skew} state=${one} />`}`;
+      <${Skew} state=${one} oneIn=${oneIn} />`}`;
 }
 
-function Skew({ state }) {
+function Skew({ state, oneIn }) {
   const { of, held, largest, fastest, 'mean-bytes': mean } = state['key-groups'];
   return html`
-    <p class="faint">${whole(held)} of ${whole(of)} key groups hold something; the mean over all is ${bytes(mean)}, the largest has ${times(largest[0].bytes, mean)} that.</p>
+    <p class="faint">${whole(held)} of ${whole(Math.ceil(of / oneIn))} ${oneIn > 1 ? 'counted ' : ''}key groups hold something; the mean over all is ${bytes(mean)}, the largest has ${times(largest[0].bytes, mean)} that.</p>
     <${Groups} title="The largest" groups=${largest} mean=${mean} most=${largest[0].bytes} />
     ${fastest.length > 0 && html`<${Groups} title="The fastest growing" groups=${fastest} mean=${mean} most=${largest[0].bytes} />`}`;
 }

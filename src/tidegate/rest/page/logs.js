@@ -21,7 +21,7 @@ export function Logs({ watched, picture }) {
   for (const [name, value] of Object.entries({ operator, subtask, text })) if (value) query.set(name, value);
   const path = `jobs/${watched.id}/log?${query}`;
   useEffect(() => { show(START); hold(false); }, [path]);
-  useEffect(() => (held || left ? undefined : follow(path, show)), [path, held, left]);
+  useEffect(() => (held ? undefined : follow(path, show, left)), [path, held, left]);
   useEffect(() => { if (!held && end.current) end.current.scrollTop = end.current.scrollHeight; }, [shown.records, held]);
   const names = [...new Set(picture.vertices.flatMap((each) => each.operators.map((one) => one.name)))];
   const tasks = Math.max(...picture.vertices.map((each) => each.parallelism), 0);
@@ -40,14 +40,14 @@ export function Logs({ watched, picture }) {
         <${Text} set=${setText} />
         <button aria-pressed=${held} disabled=${!records.length} onClick=${() => hold(!held)}>Pause</button>
       </div>
-      ${left && html`<p class="empty">The log was in the memory of the driver, which has ended. With <code>tidegate.log.file</code> a job keeps it in a file.</p>`}
-      ${!left && trouble && html`<p class="trouble" role="alert">${trouble}</p>`}
-      ${!records.length && !trouble && !left && html`<p class="empty" role="status">${whole ? 'Nothing of the kind has been logged.' : 'Reading the log …'}</p>`}
+      ${trouble && html`<p class="trouble" role="alert">${trouble}</p>`}
+      ${!records.length && !trouble && html`<p class="empty" role="status">${whole ? 'Nothing of the kind has been logged.' : 'Reading the log …'}</p>`}
       ${records.length > 0 && html`
         <div class="log" ref=${end} role="log" aria-live="off" aria-label="Log of the job" tabindex="0" onScroll=${scrolled}>
           ${records.map((record) => html`<${Line} key=${record.key} record=${record} />`)}
         </div>
-        ${!left && html`<p class="faint">${records.length === KEPT ? `The newest ${KEPT} records. ` : ''}The driver keeps more; <code>tidegate logs</code> and <a href=${`jobs/${watched.id}/log?format=text`}>this address</a> have them as text.</p>`}`}
+        <p class="faint">${records.length === KEPT ? `The newest ${KEPT} records. ` : ''}${left ? '' : 'The driver keeps more; '}<code>tidegate logs</code> and <a href=${`jobs/${watched.id}/log?format=text`}>this address</a> have them as text.</p>`}
+      ${left && html`<p class="faint">A job leaves its newest records, at most 1 MiB of them. With <code>tidegate.log.file</code> it keeps all in a file.</p>`}
     </section>`;
 }
 
@@ -71,8 +71,8 @@ function Line({ record }) {
   </div>`;
 }
 
-/** Asks for what has come since, until it is left. */
-function follow(path, show) {
+/** Asks for what has come since, until it is left; once for a job that is over. */
+function follow(path, show, left) {
   let on = true;
   let after = null;
   let count = 0;
@@ -90,6 +90,7 @@ function follow(path, show) {
       } catch (error) {
         if (on) show((shown) => ({ ...shown, trouble: error.message }));
       }
+      if (left) return;
     }
   })();
   return () => { on = false; };

@@ -61,13 +61,13 @@ export function HeldState({ watched, picture }) {
 
 function Names({ steps }) {
   const names = steps.flatMap((each) => each.states).sort((a, b) => b.entries - a.entries);
-  if (!names.length) return html`<p class="faint">Entries are counted only for state kept in memory (HashMap backend).</p>`;
+  if (!names.length) return html`<p class="faint">Entries and bytes by name are known only for state kept in memory (HashMap backend).</p>`;
   return html`
     <section class="panel">
-      <h2>By name, in memory now</h2>
+      <h2>By name, in memory</h2>
       <div class="scrolled"><table>
-        <thead><tr>${['State', 'Operator', 'Entries'].map((head) => html`<th key=${head} scope="col">${head}</th>`)}</tr></thead>
-        <tbody>${names.map((each) => html`<tr key=${each.operator + each.name}><td><code>${each.name}</code></td><td>${each.operator}</td><td>${whole(each.entries)}</td></tr>`)}</tbody>
+        <thead><tr>${['State', 'Operator', 'Entries now', 'Bytes in the newest snapshot'].map((head) => html`<th key=${head} scope="col">${head}</th>`)}</tr></thead>
+        <tbody>${names.map((each) => html`<tr key=${each.operator + each.name}><td><code>${each.name}</code></td><td>${each.operator}</td><td>${each.entries === null ? '–' : whole(each.entries)}</td><td>${each.bytes === null ? '–' : bytes(each.bytes)}</td></tr>`)}</tbody>
       </table></div>
     </section>`;
 }

@@ -1,7 +1,7 @@
 """State by name and key group, counted in the files of the newest checkpoint when asked for.
 
-Counting takes a thread of the server's for as long as it lasts: one count at a time, and no
-checkpoint that is too large.
+Counting takes a thread of the server's for as long as it lasts: one count at a time, and of a large
+checkpoint only some of the key groups, by which the sizes of states are estimated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from tidegate.snapshots.summary import SnapshotSummary
 
 BYTES_MAX: Final = 512 << 20
-"""State of a checkpoint that is counted beside the driver; a larger one would slow it for long."""
+"""State that is counted beside the driver, about; more of it would slow it for long."""
+
+ONE_IN_MAX: Final = 32
+"""One key group in this many says little of the others; what is larger is refused."""
 
 TRIES: Final = 3
 """Checkpoints that are tried, where each is deleted while it is read."""
@@ -77,10 +80,11 @@ class Counts:
         for _ in range(TRIES):
             job = self._client.view()
             one, older = _chosen(job)
+            one_in = _one_in(one)
             # The older one first, since it is deleted first.
-            before = None if older is None else _read_if_there(older)
+            before = None if older is None else _read_if_there(older, one_in)
             try:
-                now = _read(one)
+                now = _read(one, one_in)
             except (RestoreRefused, StorageFailed, FormatError):
                 if self._is_there(one):
                     raise
@@ -120,29 +124,34 @@ def _chosen(job: JobView) -> tuple[CheckpointStatistics, CheckpointStatistics | 
         )
     if one.discarded:
         raise Conflict(f"Checkpoint {one.checkpoint} was deleted, and there is no newer one.")
-    if one.state_size > BYTES_MAX:
+    if _one_in(one) > ONE_IN_MAX:
         raise Conflict(
             f"Checkpoint {one.checkpoint} has {one.state_size:,} bytes of state, and beside a "
-            f"running job at most {BYTES_MAX:,} are counted. From another shell: "
+            f"running job at most {ONE_IN_MAX * BYTES_MAX:,} are estimated. From another shell: "
             f"tidegate inspect --key-groups {one.pointer}"
         )
     earlier = [each for each in completed[1:] if _in_files(each) and not each.discarded]
-    return one, earlier[0] if earlier and earlier[0].state_size <= BYTES_MAX else None
+    return one, earlier[0] if earlier and _one_in(earlier[0]) <= ONE_IN_MAX else None
+
+
+def _one_in(one: CheckpointStatistics) -> int:
+    """One key group in so many is counted, so that about `BYTES_MAX` are read."""
+    return max(1, -(-one.state_size // BYTES_MAX))
 
 
 def _in_files(one: CheckpointStatistics) -> bool:
     return one.pointer is not None and scheme_of(one.pointer) != _MEMORY
 
 
-def _read(one: CheckpointStatistics) -> SnapshotSummary:
+def _read(one: CheckpointStatistics, one_in: int) -> SnapshotSummary:
     from tidegate.snapshots.summary import inspect_snapshot
 
     assert one.pointer is not None, "it was chosen"
-    return inspect_snapshot(one.pointer)
+    return inspect_snapshot(one.pointer, one_in=one_in)
 
 
-def _read_if_there(one: CheckpointStatistics) -> SnapshotSummary | None:
+def _read_if_there(one: CheckpointStatistics, one_in: int) -> SnapshotSummary | None:
     try:
-        return _read(one)
+        return _read(one, one_in)
     except (RestoreRefused, StorageFailed, FormatError):
         return None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from tidegate.errors import UserError
 from tidegate.model.control import STDERR, STDOUT
-from tidegate.model.logs import PAGE_MAX, LogFilter
-from tidegate.rest.refusals import BadRequest, NotFound, unresolved
+from tidegate.model.logs import LogFilter
+from tidegate.rest.refusals import NotFound
 from tidegate.rest.served import NO_FILE, Route
-from tidegate.telemetry.log_lines import as_json, as_text
+from tidegate.rest.shapes import log_shapes
+from tidegate.telemetry.log_lines import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,6 @@ _DRIVER: Final = "/jobmanager"
 _SLOT: Final = "/taskmanagers/{taskmanagerid}"
 DRIVER_LOG: Final = "driver.log"
 SLOT_LOG, SLOT_LINES = "slot.log", "slot.out"
-_DIGITS_MAX: Final = 18
 
 
 def routes(served: ServedJob) -> list[Route]:
@@ -49,10 +48,10 @@ def routes(served: ServedJob) -> list[Route]:
 
     async def whole(request: Request) -> object:
         served.job_id(request)
-        page = _page(served, request)
-        if request.query.get("format", "json") == "text":
-            return web.Response(text="".join(f"{as_text(each.record)}\n" for each in page.entries))
-        return {"records": [as_json(each.record) for each in page.entries], "after": page.after}
+        page = log_shapes.asked_for(served.client.log, request.query)
+        if log_shapes.is_text(request.query):
+            return web.Response(text=log_shapes.lines(page))
+        return log_shapes.page(page)
 
     return [
         Route("GET", f"{_SLOT}/log", slot_log),
@@ -77,35 +76,6 @@ def driver_routes(read: Callable[..., LogPage]) -> list[Route]:
         Route("GET", f"{_DRIVER}/logs", files),
         Route("GET", f"{_DRIVER}/logs/{{name}}", text),
     ]
-
-
-def _page(served: ServedJob, request: Request) -> LogPage:
-    """The page that a request asks for. Raises BadRequest."""
-    query = request.query
-    subtask = _number(request, "subtask")
-    after = _number(request, "after")
-    try:
-        wanted = LogFilter(
-            query.get("level") or "debug",
-            query.get("operator", ""),
-            subtask,
-            query.get("slot"),
-            query.get("text", ""),
-            _number(request, "since") or 0,
-        )
-    except UserError as error:
-        raise BadRequest(str(error)) from error
-    limit = _number(request, "limit")
-    return served.client.log(wanted, after=after, limit=PAGE_MAX if limit is None else limit)
-
-
-def _number(request: Request, name: str) -> int | None:
-    value = request.query.get(name, "")
-    if not value:
-        return None
-    if not (value.isascii() and value.isdecimal() and len(value) <= _DIGITS_MAX):
-        raise unresolved("query", name, value)
-    return int(value)
 
 
 async def _of_slot(served: ServedJob, request: Request) -> list[LogRecord]:

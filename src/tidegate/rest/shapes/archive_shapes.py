@@ -7,7 +7,7 @@ history server reads it too. Paths of metrics hold values with the names.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.rest.shapes import accumulator_shapes as accumulators
 from tidegate.rest.shapes import checkpoint_shapes as checkpoints
@@ -21,16 +21,18 @@ from tidegate.telemetry.own import own_metrics
 from tidegate.telemetry.picture import picture, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tidegate.jobmaster.view import JobView, VertexView
 
+EMPTY_LOG: Final[Mapping[str, object]] = {"records": [], "after": 0}
 
-def archived(job: JobView, now_ms: int) -> bytes:
-    """Bytes of the archive of a job."""
+
+def archived(job: JobView, now_ms: int, log: Mapping[str, object] = EMPTY_LOG) -> bytes:
+    """Bytes of the archive of a job. log: as `log_shapes.to_leave` has made it."""
     entries = [
         {"path": path, "json": json.dumps(finite(body), separators=(",", ":"))}
-        for path, body in answers(job, now_ms)
+        for path, body in (*answers(job, now_ms), (f"/jobs/{job.job}/log", log))
     ]
     return json.dumps({"archive": entries}, separators=(",", ":")).encode()
 

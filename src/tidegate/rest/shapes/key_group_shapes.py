@@ -50,6 +50,7 @@ def counted(
         "compared-with": None
         if since is None or older is None
         else {"checkpoint": older.checkpoint, "at": older.latest_ack_ms},
+        "one-key-group-in": now.one_in,
         "bytes": sum(map(_bytes_of, operators)),
         "operators": operators,
     }

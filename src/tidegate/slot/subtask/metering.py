@@ -147,6 +147,7 @@ def _tell_operator(
         registry.tell("watermarkLag", MetricKind.GAUGE, lambda: _lag(operator.watermark_ms, clock))
     registry.tell("currentOutputWatermark", MetricKind.GAUGE, lambda: out.beside.watermark_ms)
     registry.tell_by("numStateEntries", "state", operator.backend.entries)
+    registry.tell_by("stateSize", "state", operator.backend.sizes)
     for name in ROCKSDB_FIGURES:
         registry.tell(name, MetricKind.GAUGE, partial(operator.backend.figure, name))
     registry.tell("numTimersWaiting", MetricKind.GAUGE, lambda: operator.backend.timers_waiting)

@@ -158,6 +158,9 @@ class RocksDBBackend:
     def entries(self) -> Mapping[str, int]:
         return {}  # RocksDB would look through its files
 
+    def sizes(self) -> Mapping[str, int]:
+        return {}  # states share files, and the library for Python gives no sizes of key ranges
+
     def figure(self, name: str) -> int | None:
         return None if self._store is None else self._store.figure(name)
 

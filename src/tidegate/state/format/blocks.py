@@ -43,6 +43,9 @@ MISSING: Final = 2
 COLUMNS: Final = 3
 COMPRESSED: Final = 4
 
+COLUMNS_NAME: Final = "columns"
+"""Names all columnar state of an operator together, where states are told by name."""
+
 _SECTION: Final = struct.Struct("<IQ")
 _BLOCK: Final = struct.Struct("<BxHIQQ")
 _ELEMENT: Final = struct.Struct("<Q")
@@ -306,7 +309,8 @@ def section_bytes(
 class KeyedStreamWriter:
     """Writes a stream of keyed state: its header, then one section a key group, in their order.
 
-    write: takes the bytes, many of them at a time. compress: as of `section_bytes`.
+    write: takes the bytes, many of them at a time. compress: as of `section_bytes`. held: bytes by
+    state of each key group that was written, before they were compressed.
     """
 
     def __init__(
@@ -318,7 +322,9 @@ class KeyedStreamWriter:
     ) -> None:
         self._write = write
         self._compress = compress
+        self._names = [state.name for state in header.states]
         self._offsets = dict.fromkeys(key_groups, 0)
+        self.held: dict[int, dict[str, int]] = {}
         opening = header_bytes(header)
         self._position = len(opening)
         write(opening)
@@ -328,6 +334,7 @@ class KeyedStreamWriter:
         if not blocks:
             return
         self._offsets[group] = self._position
+        self.held[group] = self._sizes(blocks)
         for part in _parts(section_bytes(group, blocks, self._compress)):
             self._write(part)
             self._position += len(part)
@@ -336,6 +343,13 @@ class KeyedStreamWriter:
     def offsets(self) -> tuple[int, ...]:
         """Start of each key group's section; 0 for groups without one."""
         return tuple(self._offsets.values())
+
+    def _sizes(self, blocks: Sequence[Block]) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for block in blocks:
+            name = COLUMNS_NAME if block.kind == COLUMNS else self._names[block.state]
+            sizes[name] = sizes.get(name, 0) + len(block.keys) + len(block.values)
+        return sizes
 
 
 def _parts(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:

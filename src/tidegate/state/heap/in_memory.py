@@ -16,7 +16,14 @@ from tidegate.state.format.blocks import COLUMNS, keyed_header, reading, section
 from tidegate.state.format.encoding import Keys, paired
 from tidegate.state.format.streams import in_streams
 from tidegate.state.heap.hashmap import HashMapTable
-from tidegate.state.heap.keyed import KeyedSnapshot, Live, Registered, Restored, decoded_block
+from tidegate.state.heap.keyed import (
+    HeldBytes,
+    KeyedSnapshot,
+    Live,
+    Registered,
+    Restored,
+    decoded_block,
+)
 from tidegate.state.heap.pieces import Present
 from tidegate.state.user import kinds, ttl
 from tidegate.state.user.asked import StatesByName
@@ -67,6 +74,7 @@ class HeapBackend:
         self._states: dict[str, Registered] = {}
         self._restored: dict[str, list[Restored]] = {}
         self._busy: set[int] = set()
+        self._held = HeldBytes()
         self.state = StatesByName(scope.where, self._made).state
 
     def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
@@ -82,6 +90,10 @@ class HeapBackend:
             name: sum(map(state.table.entries, self._scope.key_groups))
             for name, state in list(self._states.items())
         }
+
+    def sizes(self) -> Mapping[str, int]:
+        held = self._held.newest
+        return {} if held is None else {**dict.fromkeys(list(self._states), 0), **held}
 
     def figure(self, name: str) -> int | None:
         """There is no library that counts."""
@@ -194,7 +206,8 @@ class HeapBackend:
         partly: Mapping[int, Changed],
     ) -> KeyedSnapshot:
         key = self._learned_key_type() if live or left else None
-        return KeyedSnapshot(self._scope, key, live, left, target, columns, partly=partly)
+        scope, held = self._scope, self._held
+        return KeyedSnapshot(scope, key, live, left, target, held, columns, partly=partly)
 
     def _learned_key_type(self) -> bytes | None:
         """Snapshot of the keys' serializer, learned from the first entry if it is not known yet."""

@@ -26,7 +26,7 @@ from flinkformat.handles import (
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId
 from tidegate.state.format.blocks import SectionsHeader, header_bytes
-from tidegate.state.scope import Target
+from tidegate.state.scope import Target, total_by_state
 from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
 from tidegate.storage.places import CheckpointScope
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import StreamStateHandle
     from tidegate.model.elements import CheckpointOptions
-    from tidegate.state.scope import BesideRows, StateScope, Write
+    from tidegate.state.scope import BesideRows, StateScope, Uploaded, Write
     from tidegate.storage.places import Place
     from tidegate.storage.streams import CheckpointStateOutputStream
 
@@ -61,7 +61,8 @@ _GIVEN_UP_SHARE: Final = 8
 class Section:
     """Where a key group's section is: bytes of a file, and the name that checkpoints give that.
 
-    checkpoint: which wrote it. beside: bytes of all sections in that file.
+    checkpoint: which wrote it. beside: bytes of all sections in that file. held: bytes in it by
+    state.
     """
 
     file: str
@@ -70,6 +71,7 @@ class Section:
     size: int
     beside: int
     checkpoint: CheckpointId
+    held: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class SharedSections:
         stream: CheckpointStateOutputStream | None,
         write: Write,
         is_empty: bool,
-    ) -> IncrementalRemoteKeyedStateHandle:
+    ) -> Uploaded:
         """Write what changed, and name the rest. Blocking, off the loop. Raises StorageFailed."""
         scope, sections, size = self.scope, dict(again), 0
         named: dict[str, StreamStateHandle] = {
@@ -196,10 +198,11 @@ class SharedSections:
             if stream is not None or not is_empty:
                 name = place.new_name()
                 with stream or _open_shared(place) as stream:
-                    offsets = dict(zip(scope.key_groups, write(stream.write), strict=True))
+                    writer = write(stream.write)
                     end = stream.position
                     handle = stream.close_and_get_handle()
-                written = _sections(name, handle, offsets, end, editions, checkpoint)
+                offsets = dict(zip(scope.key_groups, writer.offsets, strict=True))
+                written = _sections(name, handle, offsets, end, editions, checkpoint, writer.held)
                 named[name], size = handle, handle.state_size
                 sections |= written
                 if in_own_files({name: handle}):
@@ -212,7 +215,7 @@ class SharedSections:
         except BaseException:
             self.named.on_aborted(checkpoint)
             raise
-        return IncrementalRemoteKeyedStateHandle(
+        keyed = IncrementalRemoteKeyedStateHandle(
             checkpoint,
             self.backend_id,
             scope.key_groups,
@@ -222,6 +225,7 @@ class SharedSections:
             (),
             place.new_name(),
         )
+        return keyed, total_by_state(section.held for section in sections.values())
 
 
 def _open_shared(place: Place) -> CheckpointStateOutputStream:
@@ -235,6 +239,7 @@ def _sections(
     end: int,
     editions: Mapping[int, CheckpointId],
     checkpoint: CheckpointId,
+    held: Mapping[int, Mapping[str, int]],
 ) -> dict[Edition, Section]:
     """The sections of a file. offsets: by key group; 0 for one without a section. end: of all."""
     starts = sorted(offset for offset in offsets.values() if offset)
@@ -242,7 +247,7 @@ def _sections(
     end_of, beside = dict(pairwise(marks)), end - marks[0]
     return {
         (group, editions[group]): Section(
-            name, handle, offset, end_of[offset] - offset, beside, checkpoint
+            name, handle, offset, end_of[offset] - offset, beside, checkpoint, held[group]
         )
         for group, offset in offsets.items()
         if offset

@@ -15,7 +15,7 @@ from tidegate.state.format.encoding import Keys, encoded_as_declared, encoded_ke
 from tidegate.state.heap.hashmap import HashMapTable, Missing, Present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from flinkformat.handles import KeyedStateHandle
     from tidegate.api.state import StateDescriptor
@@ -107,11 +107,19 @@ def decoded_block(block: Block, keys: Reader, values: Reader, where: str) -> Pre
     return Present(read_keys, read_values) if block.kind == PRESENT else Missing(read_keys)
 
 
+@dataclass(slots=True)
+class HeldBytes:
+    """Bytes by state in the snapshot that was written last; None before the first."""
+
+    newest: Mapping[str, int] | None = None
+
+
 class KeyedSnapshot:
     """Keyed rows in memory on their way into a stream, a `pending.PendingRows`.
 
-    key: snapshot of the keys' serializer. left: states that nobody has asked for. columns: what is
-    written beside the rows. partly: key groups of which only some keys are in it.
+    key: snapshot of the keys' serializer. left: states that nobody has asked for. held: learns how
+    much each state has in it. columns: what is written beside the rows. partly: key groups of which
+    only some keys are in it.
     """
 
     def __init__(
@@ -121,6 +129,7 @@ class KeyedSnapshot:
         live: list[Live],
         left: list[Restored],
         target: Target,
+        held: HeldBytes,
         columns: BesideRows | None = None,
         *,
         partly: Container[int] = (),
@@ -128,6 +137,7 @@ class KeyedSnapshot:
         self._scope = scope
         self._live = live
         self._target = target
+        self._held = held
         self._columns = columns
         self._key = key
         self._headers = [each.state.header for each in live] + [each.header for each in left]
@@ -178,18 +188,20 @@ class KeyedSnapshot:
     def upload(self, place: Place) -> KeyedStateHandle | None:
         rows, columns = self._blocks, self._columns
         if not self._headers and columns is None:
+            self._held.newest = {}
             return None
 
-        def write(out: Callable[[bytes], None]) -> tuple[int, ...]:
+        def write(out: Callable[[bytes], None]) -> KeyedStreamWriter:
             writer = self._writer or self._new_writer(out)
             batches = {} if columns is None else columns.blocks()
             for group in self._scope.key_groups:
                 writer.add(group, [*rows.get(group, ()), *batches.get(group, ())])
-            return writer.offsets
+            return writer
 
         try:
             is_empty = columns is None and not any(rows.values())
-            return self._target.upload(place, self._stream, write, is_empty)
+            handle, self._held.newest = self._target.upload(place, self._stream, write, is_empty)
+            return handle
         finally:
             if columns is not None:
                 columns.release()

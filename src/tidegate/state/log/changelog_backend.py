@@ -123,6 +123,9 @@ class ChangelogBackend:
     def entries(self) -> Mapping[str, int]:
         return self._inner.entries()
 
+    def sizes(self) -> Mapping[str, int]:
+        return self._inner.sizes()
+
     def figure(self, name: str) -> int | None:
         return self._inner.figure(name)
 
