@@ -69,6 +69,11 @@ class RunCommand(click.Command):
     metavar="FOLDER",
     help="Of a batch on Spark, leave its state in a savepoint in FOLDER, for a live job.",
 )
+@click.option(
+    "--ship",
+    is_flag=True,
+    help="On a cluster of Spark, give Tidegate and what it needs to executors without it.",
+)
 @click.option("--watch", is_flag=True, help="Draw the job in the terminal as it runs.")
 @click.option(
     "-d",
@@ -91,6 +96,7 @@ def run(
     restore: str | None,
     claim_mode: str | None,
     end_with_savepoint: str | None,
+    ship: bool,
     watch: bool,
     detached: bool,
     log_file: Path | None,
@@ -128,6 +134,8 @@ def run(
     if end_with_savepoint is not None:
         where = "command line, --end-with-savepoint"
         settings.set(execution.END_WITH_SAVEPOINT, end_with_savepoint, where=where)
+    if ship:
+        settings.set(execution.SHIP, True)
     write_summaries_to(summary_file, settings)
     with pyflink_modules(as_pyflink), _told(), _watching() if watch else nullcontext():
         run_program(script, args, runtime, config, settings)

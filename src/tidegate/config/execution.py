@@ -93,6 +93,13 @@ PYTHON_FILES: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
     (),
     "Python files, archives and folders that functions can import wherever they run.",
 )
+SHIP: Final = ConfigOption(
+    "tidegate.spark.ship",
+    _BOOLEAN,
+    False,
+    "Give Tidegate, and what it needs, to executors that have PySpark, pandas and PyArrow alone. "
+    "The packages that are installed here are packed once, and kept in a cache folder.",
+)
 OPERATOR_CHAINING: Final = ConfigOption(
     "pipeline.operator-chaining.enabled",
     _BOOLEAN,
@@ -174,6 +181,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     JOB_NAME,
     GLOBAL_JOB_PARAMETERS,
     PYTHON_FILES,
+    SHIP,
     OPERATOR_CHAINING,
     AUTO_GENERATE_UIDS,
     OBJECT_REUSE,

@@ -37,6 +37,7 @@ from tidegate.spark.session import (
     tell_of_plain_rpc,
     workers_python,
 )
+from tidegate.spark.shipping import Shipment, ship
 from tidegate.spark.slot_task import (
     OUTCOME_SCHEMA,
     REPLACED,
@@ -94,15 +95,17 @@ class SparkRuntime:
             keep_slots_at_signals(spark.sparkContext, process_log().bind(job=graph.name))
         if not is_local(spark):
             ship_python_files(spark, self._configuration.get(execution.PYTHON_FILES))
+        ships = self._configuration.get(execution.SHIP)
+        shipment = ship(spark.sparkContext) if ships else None
         if shuffles:
             savepoints = self._configuration.get(execution.END_WITH_SAVEPOINT)
-            return BatchClient(graph, spark, savepoints).start()
+            return BatchClient(graph, spark, savepoints, shipment).start()
         address = driver_address(spark)
         security = LinkSecurity(graph.settings.links, address.bind)
         if not is_loopback(address.bind):
             tell_of_plain_rpc(spark, process_log().bind(job=graph.name))
         network = security.network(announce=address.announce, ports=graph.settings.slot.port_range)
-        provider = ElasticProvider(spark, graph.name, security)
+        provider = ElasticProvider(spark, graph.name, security, shipment)
         secret = security.secret
         rest, kept = rest_server(graph), archive(graph)
         return start_driver(graph, provider, network, secret=secret, rest=rest, archive=kept)
@@ -111,7 +114,14 @@ class SparkRuntime:
 class ElasticProvider:
     """The `SlotProvider` that submits a Spark job a slot."""
 
-    def __init__(self, spark: SparkSession, job_name: str, security: LinkSecurity) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        job_name: str,
+        security: LinkSecurity,
+        shipment: Shipment | None = None,
+    ) -> None:
+        self._shipment = shipment
         self._spark = spark
         self._job_name = job_name
         self._security = security
@@ -200,8 +210,10 @@ class ElasticProvider:
         path = tuple(sys.path) if is_local(self._spark) else ()
         task = SlotTask(self._security.invite(invitation, request), path)
         with workers_python(self._spark):
-            one = self._spark.range(0, 1, 1, 1)
-            self._planned = one.mapInArrow(slot_function(task), OUTCOME_SCHEMA)
+            one, function = self._spark.range(0, 1, 1, 1), slot_function(task)
+            if self._shipment is not None:
+                function = self._shipment.carried(function)
+            self._planned = one.mapInArrow(function, OUTCOME_SCHEMA)
         return self._planned
 
     def _slot_failed(self, request: str, error: Exception) -> None:

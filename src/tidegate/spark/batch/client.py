@@ -37,14 +37,21 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.ids import SubtaskId
     from tidegate.model.topology import Vertex
+    from tidegate.spark.shipping import Shipment
 
 _CANCEL_AGAIN_S: Final = 0.5
 
 
 class BatchClient:
-    """The `JobClient` of a job in batch. savepoints: as of `BatchJob`."""
+    """The `JobClient` of a job in batch. savepoints, shipment: as of `BatchJob`."""
 
-    def __init__(self, graph: JobGraph, spark: SparkSession, savepoints: str | None = None) -> None:
+    def __init__(
+        self,
+        graph: JobGraph,
+        spark: SparkSession,
+        savepoints: str | None = None,
+        shipment: Shipment | None = None,
+    ) -> None:
         check(graph)
         if graph.settings.rest is not None:
             process_log().warning(
@@ -61,7 +68,13 @@ class BatchClient:
         self._result: Future[JobExecutionResult] = Future()
         self._calls = UserCalls(self._graph, self._id)
         self._job = BatchJob(
-            self._graph, self._id, spark, self._start, savepoints, self._calls.trigger_hooks
+            self._graph,
+            self._id,
+            spark,
+            self._start,
+            savepoints,
+            shipment,
+            self._calls.trigger_hooks,
         )
         self._thread = InheritableThread(target=self._run, session=spark)
         self._thread.daemon = True

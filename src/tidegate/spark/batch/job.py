@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidegate.model.settings import JobSettings
     from tidegate.spark.batch.shuffle import Said
     from tidegate.spark.batch.start import BatchStart
+    from tidegate.spark.shipping import Shipment
 
 _SETTINGS: Final = {
     # Rows of a shuffle may be batches of a megabyte.
@@ -66,8 +67,9 @@ def check(graph: JobGraph) -> None:
 class BatchJob:
     """Runs the stages of a job on Spark and commits what they prepared.
 
-    start: what it begins with. savepoints: folder for a savepoint at its end; None for none. hooks:
-    gives the states of the master hooks for it, told the time.
+    start: what it begins with. savepoints: folder for a savepoint at its end; None for none.
+    shipment: what executors get that lack Tidegate. hooks: gives the states of the master hooks for
+    the savepoint, told the time.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class BatchJob:
         spark: SparkSession,
         start: BatchStart,
         savepoints: str | None,
+        shipment: Shipment | None,
         hooks: Callable[[int], tuple[MasterState, ...]],
     ) -> None:
         self._graph = graph
@@ -90,6 +93,7 @@ class BatchJob:
         self._cancelled = False
         self._start = start
         self._savepoints = savepoints
+        self._shipment = shipment
         self._hooks = hooks
         self._savepoint: FinalSavepoint | None = None
         self._staged = StagedInputs(graph, job)
@@ -207,7 +211,10 @@ class BatchJob:
             given = self._input(stage, frames, parallelism)
         else:
             given = self._spark.range(0, parallelism, 1, parallelism)
-        made = given.mapInArrow(stage_function(stage), SPARK_SCHEMA)
+        function = stage_function(stage)
+        if self._shipment is not None:
+            function = self._shipment.carried(function)
+        made = given.mapInArrow(function, SPARK_SCHEMA)
         if len({topology.edges[edge].target for edge in stage.outputs}) > 1:
             # Whoever reads it first has it written down, for the others.
             made = made.persist(StorageLevel.DISK_ONLY)

@@ -1,0 +1,92 @@
+"""Executors that have PySpark alone get Tidegate with the job."""
+
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tidegate.spark.shipping import packed
+from tidegate.spark.unpacking import unpacked
+
+END_S = 200.0
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+THERE = ("pyspark", "py4j", "numpy", "pandas", "pyarrow", "pytz", "dateutil", "six.py", "tzdata")
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from tidegate import StreamExecutionEnvironment
+
+spark = SparkSession.builder.master("local-cluster[2,1,1024]").getOrCreate()
+for mode in ("STREAMING", "BATCH"):
+    env = StreamExecutionEnvironment.on_spark(spark, 2)
+    env.configure({"execution.runtime-mode": mode, "tidegate.spark.ship": sys.argv[1]})
+    sums = env.from_sequence(1, 100).key_by(lambda n: n % 3).reduce(lambda a, b: a + b)
+    with sums.execute_and_collect() as found:
+        print("found", mode, {1650, 1683, 1717} <= set(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that has what PySpark's Arrow functions need, and nothing of ours."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, symlinks=True)
+    [packages] = (folder / "lib").glob("python*/site-packages")
+    assert pyspark.__file__ is not None
+    have = Path(pyspark.__file__).parents[1]
+    for name in (*THERE, "numpy.libs", "pandas.libs"):
+        if (have / name).exists():
+            (packages / name).symlink_to(have / name)
+    return folder / "bin" / "python"
+
+
+def run(folder: Path, bare: Path, ship: str) -> subprocess.CompletedProcess[str]:
+    script = folder / "job.py"
+    script.write_text(PROGRAM)
+    assert pyspark.__file__ is not None
+    env = {
+        **os.environ,
+        "PYSPARK_PYTHON": str(bare),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    command = [sys.executable, str(script), ship]
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=END_S, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F305")
+def test_a_job_runs_on_executors_that_have_pyspark_alone(tmp_path: Path, bare: Path) -> None:
+    done = run(tmp_path, bare, "true")
+    assert done.returncode == 0, done.stderr
+    assert "found STREAMING True" in done.stdout and "found BATCH True" in done.stdout
+    # Packed once, for both jobs.
+    [archive] = (tmp_path / "cache" / "tidegate" / "shipped").iterdir()
+    with tarfile.open(archive) as tar:
+        names = set(tar.getnames())
+    assert {"tidegate/__init__.py", "flinkformat/__init__.py", "structlog/__init__.py"} <= names
+    assert not any(name.startswith(("pyspark/", "numpy/", "pyarrow/", "..")) for name in names)
+
+
+def test_an_archive_is_made_once_for_what_is_installed(tmp_path: Path) -> None:
+    first = packed(tmp_path)
+    made = first.stat().st_mtime_ns
+    assert packed(tmp_path) == first and first.stat().st_mtime_ns == made
+    assert list(tmp_path.iterdir()) == [first]
+
+
+@pytest.mark.parametrize("python, machine", [("3.99", platform.machine()), (HERE, "abacus")])
+def test_a_node_with_another_python_or_processor_is_named(python: str, machine: str) -> None:
+    with pytest.raises(
+        RuntimeError, match=rf"node \S+ has Python {HERE} on .*{python} on {machine}"
+    ):
+        next(unpacked(b"", "folder", python, machine)(iter(())))
