@@ -1,6 +1,6 @@
 # Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check properties simulate mutants chaos fuzz soak features release wheels bench bench-page docs clean
+.PHONY: help setup demo test check properties simulate mutants chaos cluster fuzz soak features release wheels bench bench-page docs clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -28,6 +28,9 @@ mutants: setup ## plants faults, one at a time, and counts those that the simula
 
 chaos: setup ## kills slots and drivers of running jobs, then looks at what came out: make chaos KILLS=800 SPARK=20 DRIVERS=20
 	@.venv/bin/python -m scripts.chaos $(or $(KILLS),800) $(or $(SPARK),20) $(or $(DRIVERS),20) $(SEED)
+
+cluster: setup ## kills on a standalone Spark cluster of three hosts, and cut links: make cluster KILLS=2 KINDS="slot executor"
+	@. scripts/java.sh && .venv/bin/python -m scripts.cluster $(or $(KILLS),2) $(or $(SEED),0) $(KINDS)
 
 fuzz: setup ## changed bytes for every reader of bytes: make fuzz MINUTES=60 FIRST=fresh READER=metadata
 	@.venv/bin/python -W ignore -m scripts.fuzz $(or $(MINUTES),5) $(or $(FIRST),fresh) "$(READER)"

@@ -136,7 +136,9 @@ class OutcomeRecord:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # xdist adds the group to the name
-        name = report.nodeid.removesuffix("@spark").removesuffix("@kafka")
+        name = report.nodeid
+        for group in ("@spark", "@kafka", "@cluster"):
+            name = name.removesuffix(group)
         ended = report.when == "call" or report.outcome != "passed"
         if ended and self._outcomes.get(name) != "failed":
             self._outcomes[name] = report.outcome

@@ -4,6 +4,8 @@ import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark import InheritableThread
@@ -11,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.e2e.watch import until
 from tests.spark.conftest import CORES
-from tidegate.spark.session import Waiting, look
+from tidegate.spark.session import Waiting, cores_of_executors, look
 
 TAG = "test-waiting"
 
@@ -36,6 +38,22 @@ def test_it_says_whether_executors_cores_or_workers_are_waited_for(
     waiting: Waiting, told: str
 ) -> None:
     assert told in str(waiting)
+
+
+@pytest.mark.parametrize(
+    ("conf", "cores"),
+    [
+        ({}, None),
+        ({"spark.executor.cores": "2"}, 6),
+        ({"spark.executor.cores": "5", "spark.task.cpus": "2"}, 6),
+    ],
+)
+def test_cores_of_a_cluster_are_those_of_its_executors_where_they_are_set(
+    conf: dict[str, str], cores: int | None
+) -> None:
+    context = SimpleNamespace(getConf=lambda: SimpleNamespace(get=conf.get))
+    session: Any = SimpleNamespace(sparkContext=context)
+    assert cores_of_executors(session, 3) == cores
 
 
 @contextmanager

@@ -25,15 +25,26 @@ def test_workers_on_this_machine_run_the_drivers_python(monkeypatch: pytest.Monk
     assert spark.sparkContext.pythonExec == "python3"
 
 
+@pytest.mark.parametrize("master", ["local[2]", "spark://somewhere:7077"])
+def test_the_setting_says_which_python_in_a_session_of_the_programs_own(
+    monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    spark = session(master, **{"spark.pyspark.python": "/opt/python"})
+    with workers_python(spark):
+        assert spark.sparkContext.pythonExec == "/opt/python"
+    assert spark.sparkContext.pythonExec == "python3"
+
+
 @pytest.mark.parametrize(
     ("master", "conf", "variable"),
     [
         ("local[2]", {}, "/opt/python"),
-        ("local[2]", {"spark.pyspark.python": "/opt/python"}, None),
+        ("local[2]", {"spark.pyspark.python": "/opt/other"}, "/opt/python"),
         ("spark://somewhere:7077", {}, None),
     ],
 )
-def test_a_python_that_was_chosen_stays(
+def test_a_python_that_pyspark_knows_of_stays(
     monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], variable: str | None
 ) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)

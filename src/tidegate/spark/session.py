@@ -123,17 +123,22 @@ def _refuse_unfit(spark: SparkSession) -> None:
 
 @contextmanager
 def workers_python(spark: SparkSession) -> Generator[None]:
-    """Lets Spark use this interpreter within the block, if nobody has chosen another.
+    """Lets Spark's workers run the right Python within the block.
 
-    On one machine Spark would take the ``python3`` of the PATH, which for a driver in a virtual
-    environment is another one, without its packages. Elsewhere the driver's path means nothing.
+    PySpark looks at PYSPARK_PYTHON alone, which ``spark-submit`` makes of ``spark.pyspark.python``;
+    in a session that the program has built itself that setting would do nothing. If nobody has
+    chosen, workers on this machine run this interpreter. Spark would take the ``python3`` of the
+    PATH, which for a driver in a virtual environment is another one, without its packages.
+    Elsewhere the driver's path means nothing.
     """
     context = spark.sparkContext
-    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
-    if chosen or not str(context.master).startswith("local"):
+    chosen = context.getConf().get("spark.pyspark.python")
+    if chosen is None and str(context.master).startswith("local"):
+        chosen = sys.executable
+    if chosen is None or os.environ.get("PYSPARK_PYTHON"):
         yield
         return
-    before, context.pythonExec = context.pythonExec, sys.executable
+    before, context.pythonExec = context.pythonExec, chosen
     try:
         yield
     finally:
@@ -147,6 +152,15 @@ def cores_of(spark: SparkSession) -> int | None:
         return 1 if master == "local" else None
     threads = master.removeprefix("local[").split("]")[0].split(",")[0]
     return os.cpu_count() if threads == "*" else int(threads)
+
+
+def cores_of_executors(spark: SparkSession, executors: int) -> int | None:
+    """Number of tasks that so many executors run at once; None if the setting leaves it open."""
+    conf = spark.sparkContext.getConf()
+    each = conf.get("spark.executor.cores")
+    return (
+        None if each is None else executors * (int(each) // int(conf.get("spark.task.cpus", "1")))
+    )
 
 
 def check_cores(spark: SparkSession, slots: int) -> None:
@@ -273,7 +287,8 @@ def look(spark: SparkSession, tag: str, asked: int) -> Waiting:
     running = sum(each.numRunningTasks for each in executors)
     # The driver is listed among executors; elsewhere than on one machine it runs no tasks.
     registered = None if is_local(spark) else len(executors) - 1
-    return Waiting(asked, given, registered, max(0, running - given), cores_of(spark))
+    cores = cores_of(spark) if registered is None else cores_of_executors(spark, registered)
+    return Waiting(asked, given, registered, max(0, running - given), cores)
 
 
 def lost(what: str, text: str) -> SlotLost:
