@@ -23,6 +23,7 @@ def chance() -> Random:
     return Random(1)
 
 
+@pytest.mark.feature("F306")
 def test_slot_executor_and_worker_die_and_nothing_is_lost_or_doubled(
     start_job: StartJob, chance: Random
 ) -> None:
@@ -34,6 +35,7 @@ def test_slot_executor_and_worker_die_and_nothing_is_lost_or_doubled(
     assert check_nothing_lost(job) == 40_000
 
 
+@pytest.mark.feature("F306")
 def test_a_killed_driver_is_followed_by_one_that_goes_on_from_the_latest_checkpoint(
     start_job: StartJob, chance: Random
 ) -> None:

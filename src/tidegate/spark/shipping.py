@@ -14,6 +14,7 @@ import re
 import sys
 import tarfile
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -57,20 +58,15 @@ class Shipment:
         return unpacked(payload, self.folder, _PYTHON, platform.machine())
 
 
-_SHIPPED: Final[dict[str, Shipment]] = {}
-
-
+@lru_cache(maxsize=1)
 def ship(context: SparkContext) -> Shipment:
     """Gives the packages to all executors, once an application. Raises ConfigError."""
-    application = str(context.applicationId)
-    if application not in _SHIPPED:
-        archive = packed(_cache())
-        folder = archive.name.removesuffix(".tar.gz")
-        context.addArchive(f"{archive}#{folder}")
-        _SHIPPED[application] = Shipment(folder)
-        megabytes = archive.stat().st_size / 1e6
-        process_log().info("packages are shipped", archive=str(archive), megabytes=megabytes)
-    return _SHIPPED[application]
+    archive = packed(_cache())
+    folder = archive.name.removesuffix(".tar.gz")
+    context.addArchive(f"{archive}#{folder}")
+    megabytes = archive.stat().st_size / 1e6
+    process_log().info("packages are shipped", archive=str(archive), megabytes=megabytes)
+    return Shipment(folder)
 
 
 def _cache() -> Path:
