@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 PREFIX: Final = "tidegate"
 RUN_NETNS: Final = Path("/run/netns")
 NETWORKS: Final = 250
+TRIED_S: Final = 30.0
+SERVE: Final = """import socket
+server = socket.create_server(("", 0))
+print(server.getsockname()[1], flush=True)
+server.settimeout(60)
+server.accept()
+"""
+ASK: Final = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)"
 TOOLS: Final = ("ip", "tc", "setpriv", "unshare")
 
 DROP_ALL: Final = ("root", "bfifo", "limit", "1")
@@ -116,6 +124,23 @@ class Namespaces:
         entered = ["ip", "netns", "exec", self._space(host), "unshare", "--uts"]
         return ["setpriv", "--pdeathsig", "KILL", *entered, *named, *command]
 
+    def connects(self) -> bool:
+        """True if a program starts on each host, and packets go from the first to the others."""
+        first, *others = self._hosts
+        with suppress(subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            for host in others:
+                serves = ["python3", "-c", SERVE]
+                with subprocess.Popen(self.on(host, serves), stdout=subprocess.PIPE) as server:
+                    try:
+                        assert server.stdout is not None
+                        port = server.stdout.readline().decode().strip()
+                        asks = ["python3", "-c", ASK, self.address(host), port]
+                        subprocess.run(self.on(first, asks), check=True, timeout=TRIED_S)
+                    finally:
+                        server.kill()
+            return True
+        return False
+
     def processes(self, host: str) -> list[psutil.Process]:
         if not (RUN_NETNS / self._space(host)).exists():
             return []
@@ -192,9 +217,13 @@ def network(hosts: Mapping[str, int]) -> Namespaces | Loopback:
         return Loopback(hosts)
     try:
         sweep()
-        return Namespaces(hosts)
+        made = Namespaces(hosts)
     except (subprocess.CalledProcessError, PermissionError):
         return Loopback(hosts)
+    if made.connects():
+        return made
+    made.close()
+    return Loopback(hosts)
 
 
 def sweep() -> None:
