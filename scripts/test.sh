@@ -40,8 +40,8 @@ trap "kill 0" INT
     # A minute of two processors. Openings of the readers add about as much.
     quiet fuzz "$bin/python" -W ignore -m scripts.fuzz 1 1 ""
 } &
-# Four at once on two cores: tests of whole jobs wait for more than half of their time.
-part tests "$bin/python" -m pytest -q -n 4 --dist loadgroup --timeout 300 \
+# Three at once on two cores: tests of whole jobs wait for more than half of their time.
+part tests "$bin/python" -m pytest -q -n 3 --dist loadgroup --timeout 300 \
     --cov --cov-report= --results=build/test-results.json
 # The same with loops that are not compiled and functions that are called for each row.
 part tests-plain env TIDEGATE_LOOPS=interpreted "$bin/python" -m pytest -q -n 3 \
