@@ -47,7 +47,7 @@ class Stamp(MapFunction[dict[str, int], Counted]):
 class DyingOnce(MapFunction[Counted, Counted], CheckpointListener):
     """Passes rows on. Once the latch is set, one subtask fails, a good way behind a checkpoint.
 
-    rows: since the newest completed checkpoint. only: which subtask, None for any. killed: with its
+    rows: since a completed checkpoint. only: which subtask, None for any. killed: with its
     whole process.
     """
 
@@ -57,17 +57,20 @@ class DyingOnce(MapFunction[Counted, Counted], CheckpointListener):
     killed: bool = False
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._since: int | None = None
+        self._since = 0
+        self._armed = False
         self._concerned = self.only in (None, runtime_context.get_index_of_this_subtask())
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        self._since = 0
+        # Once it counts, it goes on: a slow machine may not come that far between two checkpoints.
+        if not (self._armed and self.latch.is_set):
+            self._since, self._armed = 0, self.latch.is_set
 
     def map(self, value: Counted) -> Counted:
-        if self._since is not None:
-            self._since += 1
-            due = self._since == self.rows and self._concerned
-            if due and self.latch.is_set and self.latch.take():
+        self._since += 1
+        if self._armed and self._concerned and self._since >= self.rows:
+            self._armed = False
+            if self.latch.is_set and self.latch.take():
                 if self.killed:
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise ValueError(f"told to fail once, at {value!r}")

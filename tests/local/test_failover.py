@@ -38,7 +38,7 @@ from tidegate.model.control import ExecutionState, JobStatus
 
 pytestmark = pytest.mark.slow
 
-FILES, ROWS, RATE = 400, 10, 1_000
+FILES, ROWS, RATE = 1_200, 10, 1_000
 """Small files: in the time of `SINCE` rows a reader is given new ones."""
 
 SINCE = 180
