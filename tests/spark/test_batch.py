@@ -24,10 +24,8 @@ from tidegate import (
     Duration,
     GraphError,
     JobCanceled,
-    JobExecutionStatusEvent,
     JobFailed,
     JobStatus,
-    JobStatusChangedListener,
     KeyedProcessFunction,
     RuntimeContext,
     RuntimeExecutionMode,
@@ -198,22 +196,6 @@ def test_what_stages_cannot_run_is_refused_before_anything_runs(
         env.from_sequence(1, 10).print()
         with pytest.raises(ConfigError, match="cannot go on from its newest, nor make a snapshot"):
             env.execute()
-
-
-class Changes(JobStatusChangedListener):
-    def __init__(self) -> None:
-        self.seen: list[JobStatus] = []
-
-    def on_event(self, event: JobExecutionStatusEvent) -> None:
-        self.seen.append(event.new_status)
-
-
-def test_listeners_hear_of_a_batch(spark: SparkSession) -> None:
-    env, changes = in_batch(StreamExecutionEnvironment.on_spark(spark, 1)), Changes()
-    env.register_job_listener(changes)
-    env.from_sequence(1, 10).filter(lambda n: n > 10).print()
-    env.execute()
-    assert changes.seen == [JobStatus.RUNNING, JobStatus.FINISHED]
 
 
 class Tails(KeyedProcessFunction[int, tuple[int, int, int]]):

@@ -37,6 +37,14 @@ class Changes(JobStatusChangedListener):
         self.seen.append(event.new_status)
 
 
+def test_listeners_hear_of_a_batch(spark: SparkSession) -> None:
+    env, changes = batch(spark), Changes()
+    env.register_job_listener(changes)
+    env.from_sequence(1, 10).filter(lambda n: n > 10).print()
+    env.execute()
+    assert changes.seen == [JobStatus.RUNNING, JobStatus.FINISHED]
+
+
 class Stuck(JobStatusChangedListener):
     """Does not return before it is let go."""
 

@@ -18,14 +18,15 @@ from tidegate.loops.forms import choose
 from tidegate.model.settings import LoopForm
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     import structlog
 
+    from flinkformat.snapshots import CheckpointMetadata
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.driver.world import DriverWorld
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.ids import CheckpointId, JobId
+    from tidegate.model.ids import CheckpointId, JobId, OperatorId
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +106,26 @@ async def _fitted(
     if not completed:
         return graph
     newest, allowed = completed[-1].metadata, graph.settings.restore.allow_non_restored
-    lost = unclaimed(newest, graph.topology)
     # For the error alone: names of states tell more than ids of operators do.
-    names = {} if allowed else await reader.keyed_names(job, lost)
-    topology = fit(newest, graph.topology, allow_unclaimed_state=allowed, keyed_names=names)
+    lost = [] if allowed else unclaimed(newest, graph.topology)
+    return fitted(graph, newest, await reader.keyed_names(job, lost), log)
+
+
+def fitted(
+    graph: JobGraph,
+    metadata: CheckpointMetadata,
+    keyed_names: Mapping[OperatorId, Sequence[str]],
+    log: structlog.typing.FilteringBoundLogger,
+) -> JobGraph:
+    """The graph as it fits a snapshot. keyed_names: as of `fit`.
+
+    Raises RestoreRefused where it does not.
+    """
+    allowed = graph.settings.restore.allow_non_restored
+    topology = fit(metadata, graph.topology, allow_unclaimed_state=allowed, keyed_names=keyed_names)
     if not allowed:
-        check_hooks(newest, {hook.get_identifier() for hook in graph.hooks})
-    for state in lost:
+        check_hooks(metadata, {hook.get_identifier() for hook in graph.hooks})
+    for state in unclaimed(metadata, graph.topology):
         log.info(
             "state of an operator that the program lacks is skipped",
             operator=state.operator_id.hex(),

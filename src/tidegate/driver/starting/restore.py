@@ -182,13 +182,7 @@ class StartReader:
         return replace(read, properties=properties, foreign=frozenset(foreign))
 
     async def _read(self, storage: CheckpointStorage, pointer: str) -> CompletedCheckpoint:
-        def read() -> CompletedCheckpoint:
-            completed = read_snapshot(storage.files, pointer, self._new_id, storage.key_file)
-            check_own(completed)
-            check_files(storage.files, completed)
-            return completed
-
-        return await self._run_blocking(read)
+        return await self._run_blocking(lambda: read_for_start(storage, pointer, self._new_id))
 
     def _refused(
         self, newest: Pointer, error: TidegateError, older: Sequence[CompletedCheckpoint]
@@ -221,6 +215,19 @@ def _keyed_names(state: OperatorState, files: StateFiles) -> list[str]:
             except (FormatError, StorageFailed):
                 return []
     return []
+
+
+def read_for_start(
+    storage: CheckpointStorage, pointer: str, new_id: Callable[[], str]
+) -> CompletedCheckpoint:
+    """A snapshot that a job can start from: it is ours, and its files are there. Blocking.
+
+    new_id: as of `read_snapshot`. Raises what that and the checks raise.
+    """
+    completed = read_snapshot(storage.files, pointer, new_id, storage.key_file)
+    check_own(completed)
+    check_files(storage.files, completed)
+    return completed
 
 
 def read_snapshot(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from flinkformat.snapshots import MasterState
     from tidegate.api.results import ResultBuffer
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.ids import SubtaskId
@@ -66,7 +67,6 @@ class BatchClient:
         self._failures: tuple[FailureView, ...] = ()
         self._figures: dict[SubtaskId, SubtaskFigures] = {}
         self._result: Future[JobExecutionResult] = Future()
-        self._calls = UserCalls(self._graph, self._id)
         self._job = BatchJob(
             self._graph,
             self._id,
@@ -74,10 +74,14 @@ class BatchClient:
             self._start,
             savepoints,
             shipment,
-            self._calls.trigger_hooks,
+            self._hook_states,
         )
         self._thread = InheritableThread(target=self._run, session=spark)
         self._thread.daemon = True
+        self._calls = UserCalls(self._graph, self._id)  # last, for it has a thread
+
+    def _hook_states(self, wall_ms: int) -> tuple[MasterState, ...]:
+        return self._calls.trigger_hooks(wall_ms)
 
     def start(self) -> BatchClient:
         self._thread.start()

@@ -203,7 +203,7 @@ class BatchJob:
             path,
             None if self._savepoint is None else self._savepoint.barrier,
             self._start.checkpoint,
-            {each.index: self._start.of(vertex, each.index) for each in subtasks},
+            {each.index: start for each in subtasks if (start := self._start.subtasks.get(each))},
             self._start.event_times.get(vertex),
         )
         parallelism = stage.parallelism

@@ -161,14 +161,18 @@ def stage_function(
     return run_stage
 
 
-class Beside:
-    """The threads and the disk of a task of Spark. calls: on the threads. attempt: as of a host."""
+class TaskResources:
+    """The threads, the disk and the storage of a task of Spark.
+
+    calls: on the threads. attempt: as of a host.
+    """
 
     def __init__(
         self, stage: Stage, attempt: int, draw: Callable[[], int], loop: asyncio.AbstractEventLoop
     ) -> None:
         self._threads = DaemonThreads(_CALLS_AT_ONCE)
         self.calls = BlockingCalls(self._threads.run)
+        self.storage = CheckpointStorage(stage.job, stage.settings.checkpoints)
         task = Accepted(SlotId(f"task-{attempt}"), stage.job, Epoch(1), stage.settings)
         self._local = LocalState(task, draw, self.calls.run, loop.create_task)
 
@@ -213,11 +217,11 @@ class StageHost:
         self.loop = asyncio.new_event_loop()
         self.channels: list[_ToSubtask] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._beside = Beside(stage, attempt, self.chance.bits64, self.loop)
+        self.resources = TaskResources(stage, attempt, self.chance.bits64, self.loop)
 
     def build(self) -> None:
         """Make the subtask. Raises what stands in its way, such as code that cannot be loaded."""
-        self.subtask = build(load(self.deployment), self.deployment, self, self._beside)
+        self.subtask = build(load(self.deployment), self.deployment, self, self.resources)
 
     async def moves(self) -> None:
         """Wait until something is ready; a look now and then costs nothing beside that."""
@@ -239,7 +243,7 @@ class StageHost:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await self._beside.close(self.subtask.chain, self.log)
+        await self.resources.close(self.subtask.chain, self.log)
 
     # --- Host ---
 
@@ -269,7 +273,7 @@ class StageHost:
         self.subtask.input.rows_skipped += rows
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._beside.calls.run(call)
+        return self.resources.calls.run(call)
 
     def threads(self, limit: int) -> DaemonThreads:
         return DaemonThreads(limit)
@@ -327,8 +331,9 @@ class StageHost:
         self.start(self._write(snapshot))
 
     async def _write(self, snapshot: SubtaskSnapshot) -> None:
-        storage = CheckpointStorage(self.deployment.job, self.deployment.settings.checkpoints)
-        place = storage.place(snapshot.barrier, self.deployment.execution, self.chance.bits64)
+        place = self.resources.storage.place(
+            snapshot.barrier, self.deployment.execution, self.chance.bits64
+        )
         ready = asyncio.ensure_future(snapshot.ready(place, self.run_blocking, self.moved.set))
         while not ready.done() and not snapshot.encode(_ENCODE_MS):
             await asyncio.wait((ready,), timeout=_HELD_UP_S if snapshot.is_held_up else 0)
@@ -416,9 +421,8 @@ class StageTask:
         for output in subtask.outputs.channels:
             output.resize(_AT_ONCE_ROWS)
             output.granted(sys.maxsize)
-        deployment = self._host.deployment
-        storage = CheckpointStorage(deployment.job, deployment.settings.checkpoints)
-        restore(subtask, StateReader(storage.files, deployment.deploy.checksums))
+        files, checksums = self._host.resources.storage.files, subtask.deployment.deploy.checksums
+        restore(subtask, StateReader(files, checksums))
         subtask.chain.open()
         subtask.start()
         if self._stage.event_time_ms is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.checkpoint.restore.assignment import assign, coordinator_states
-from tidegate.checkpoint.restore.fitting import check_hooks, fit
 from tidegate.config.log import process_log
-from tidegate.driver.starting.restore import LATEST, check_files, check_own, read_snapshot
+from tidegate.driver.start import fitted
+from tidegate.driver.starting.restore import LATEST, read_for_start
 from tidegate.errors import ConfigError, RestoreRefused
 from tidegate.model.ids import OperatorId, SubtaskId, VertexId
 from tidegate.model.restore import SubtaskRestore
@@ -32,8 +32,6 @@ A job that goes on live begins its event time anew, as in Flink; the batch behin
 or what is late for the one would open its window once more in the other.
 """
 
-_NOTHING: Final = SubtaskRestore({}, finished=False)
-
 
 @dataclass(frozen=True)
 class BatchStart:
@@ -52,9 +50,6 @@ class BatchStart:
     hooks: tuple[MasterState, ...] = ()
     event_times: Mapping[VertexId, int] = field(default_factory=dict[VertexId, int])
 
-    def of(self, vertex: VertexId, subtask: int) -> SubtaskRestore:
-        return self.subtasks.get(SubtaskId(vertex, subtask), _NOTHING)
-
 
 def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
     """Reads the snapshot that the job's settings name; gives the graph as it fits. Blocking.
@@ -72,18 +67,13 @@ def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
             remedy="Name the savepoint that it starts from, with claim mode NO_CLAIM.",
         )
     storage = CheckpointStorage(job, graph.settings.checkpoints)
-    read = read_snapshot(
-        storage.files, restore.path, lambda: secrets.token_hex(16), storage.key_file
-    )
-    check_own(read)
-    check_files(storage.files, read)
-    metadata = read.metadata
-    topology = fit(metadata, graph.topology, allow_unclaimed_state=restore.allow_non_restored)
-    if not restore.allow_non_restored:
-        check_hooks(metadata, {hook.get_identifier() for hook in graph.hooks})
+    read = read_for_start(storage, restore.path, lambda: secrets.token_hex(16))
+    metadata, log = read.metadata, process_log().bind(job=graph.name)
+    graph = fitted(graph, metadata, {}, log)
+    topology = graph.topology
     subtasks = assign(metadata, topology, drop_in_flight=restore.without_in_flight_of is not None)
     _check_at_rest(read, subtasks)
-    process_log().info("a batch starts from a snapshot", path=read.pointer, job=graph.name)
+    log.info("a batch starts from a snapshot", path=read.pointer)
     # What was staged for one batch is no input of the next.
     coordinators = coordinator_states(metadata, topology).items()
     kept = {operator: state for operator, state in coordinators if operator not in graph.staged}
@@ -91,8 +81,7 @@ def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
     facts = {} if provenance is None else provenance.facts
     known = cast("dict[str, int]", facts.get(EVENT_TIMES, {}))
     times = {each.id: known[each.id.hex()] for each in topology.vertices if each.id.hex() in known}
-    start = BatchStart(read.checkpoint, subtasks, kept, hook_states(metadata), times)
-    return replace(graph, topology=topology), start
+    return graph, BatchStart(read.checkpoint, subtasks, kept, hook_states(metadata), times)
 
 
 def _check_at_rest(read: CompletedCheckpoint, subtasks: Mapping[SubtaskId, SubtaskRestore]) -> None:
