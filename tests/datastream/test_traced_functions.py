@@ -50,8 +50,8 @@ def functions_of(text: str) -> list[str]:
                 "key_by is evaluated over columns",
                 "reduce is evaluated over columns",
                 "key_by is evaluated over columns",
-                "max is called for each row: the rows are not declared as numbers, or as tuples "
-                "of numbers and texts",
+                "max is called for each row: the rows are not declared as numbers, or records of "
+                "numbers and texts",
             ],
         ),
         (
@@ -208,3 +208,37 @@ def test_dicts_and_dataclasses_come_to_the_same_as_columns_and_as_rows(trace: st
         assert max(rows, key=attrgetter("n")) == Row(shop="a", amount=3, n=2, amount_max=3)
     with kept.execute_and_collect() as rows:
         assert sorted(rows) == [2, 6, 8]
+
+
+@dataclass
+class Trade:
+    symbol: str
+    price: float
+    count: int = 1
+
+
+@pytest.mark.parametrize("trace", ["true", "false"])
+@pytest.mark.parametrize("typed", [True, False])
+def test_records_come_to_the_same_as_columns_and_as_rows(trace: str, typed: bool) -> None:
+    settings = Configuration.from_dict({"pipeline.trace-functions": trace})
+    env = StreamExecutionEnvironment.local(2, configuration=settings)
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda n, _: n)
+    numbers = env.from_sequence(0, 99).assign_timestamps_and_watermarks(times)
+    names = env.from_collection([("a", 0), ("b", 1), ("c", 2)], WORD)
+    pairs = names.union(numbers.map(lambda n: ("n", n), WORD))
+    trades = pairs.map(lambda pair: Trade(pair[0], pair[1] * 0.5), Trade if typed else None)
+    keyed = trades.key_by(lambda trade: trade.symbol, Types.STRING())
+    sums = keyed.reduce(lambda a, b: Trade(a.symbol, a.price + b.price, a.count + b.count))
+    with sums.execute_and_collect() as rows:
+        found = sorted(rows, key=lambda trade: (trade.symbol, trade.count))
+    assert found[:3] == [Trade(name, at * 0.5) for at, name in enumerate("abc")]
+    assert [trade.count for trade in found[3:]] == list(range(1, 101))
+    assert found[-1] == Trade("n", 99 * 50 * 0.5, 100)
+    timed = numbers.map(lambda n: Trade("n", n * 0.5)).key_by(lambda trade: trade.symbol)
+    windows = timed.window(TumblingEventTimeWindows.of(Time.milliseconds(40)))
+    counts = windows.reduce(
+        lambda a, b: Trade(a.symbol, a.price + b.price, a.count + b.count),
+        lambda key, window, found: [(key, window.start, found[0].price, found[0].count)],
+    )
+    with counts.execute_and_collect() as rows:
+        assert sorted(rows) == [("n", 0, 390.0, 40), ("n", 40, 1190.0, 40), ("n", 80, 895.0, 20)]

@@ -11,6 +11,7 @@ from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import Operator, Pause, Steps
 from tidegate.api.rows.column_rows import as_columns
 from tidegate.api.state import StateDescriptor
+from tidegate.loops.forms import loaded_loops
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import Batch, RowBatch, Watermark
 from tidegate.model.ids import CheckpointId
@@ -19,10 +20,11 @@ from tidegate.typeinfo.key_hash import KeyHasher
 
 def in_columns(batch: RowBatch) -> RowBatch:
     """As an exchange gives them; rows of which it can't make columns as they are."""
-    made = as_columns(RowBatch(batch.values, batch.timestamps_ms))
+    made = as_columns(RowBatch(batch.values, batch.timestamps_ms), loaded_loops())
     if made is None or batch.keys is None:
         return batch
-    return made.keyed(np.array(batch.keys, np.int64), np.array(batch.key_groups, np.int16))
+    kind = np.object_ if type(batch.keys[0]) is str else np.int64
+    return made.keyed(np.array(batch.keys, kind), np.array(batch.key_groups, np.int16))
 
 
 Row = tuple[object, object, int]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.row import Row
 from tests.operators.backed import BackedJob, in_columns
 from tests.operators.world import World
 from tests.properties import examples
@@ -20,6 +22,7 @@ from tidegate.operators.aggregates.reduce import STATE_NAME, ReduceOperator, Rol
 from tidegate.traced.folds import Fold, FoldKind, folds_of
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Binary, Constant, Field
+from tidegate.typeinfo.hints import type_of_hint
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
@@ -116,6 +119,90 @@ lines = st.tuples(st.integers(0, 5), st.tuples(texts, longs, texts), st.just(7))
 def test_texts_come_to_what_rows_come_to(name: str, fed: list[list[tuple[Any, Any, int]]]) -> None:
     expected = run(LINE_STEPS[name], fed, lambda batch: batch, 1, HELD_LINE)
     assert run(LINE_STEPS[name], fed, in_columns, 1, HELD_LINE) == expected
+
+
+@pytest.mark.parametrize("name", ["sums", "last", "rows counted", "sum", "max"])
+@given(batches, st.integers(0, 5))
+@examples(30)
+def test_keys_may_be_texts(
+    name: str, fed: list[list[tuple[Any, Any, int]]], restored_after: int
+) -> None:
+    named = [[("\ud800" * (key % 2) + f"key {key}", *rest) for key, *rest in of] for of in fed]
+    expected = run(STEPS[name], named, lambda batch: batch, restored_after)
+    assert run(STEPS[name], named, in_columns, restored_after) == expected
+
+
+@dataclass
+class Sale:
+    a: int
+    b: int
+    c: float = 0.5
+
+
+class Sold(NamedTuple):
+    a: int
+    b: int
+    c: float
+
+
+RECORD_STEPS: dict[str, tuple[Callable[..., Any], Callable[[], ReduceOperator]]] = {
+    "dataclass": (
+        Sale,
+        lambda: ReduceOperator(lambda old, new: Sale(old.a, old.b + new.b, c=new.c + old.c)),
+    ),
+    "dataclass, last": (Sale, lambda: ReduceOperator(lambda old, new: Sale(new.a, c=1.5, b=old.b))),
+    "named tuple": (
+        Sold,
+        lambda: ReduceOperator(lambda old, new: Sold(old[0], old.b + new[-2], new.c)),
+    ),
+    "dict": (
+        lambda a, b, c: {"a": a, "b": b, "c": c},
+        lambda: ReduceOperator(
+            lambda old, new: {"a": old["a"], "b": old["b"] + new["b"], "c": new["c"]}
+        ),
+    ),
+    "row": (
+        lambda a, b, c: Row(a=a, b=b, c=c),
+        lambda: ReduceOperator(lambda old, new: Row(a=old["a"], b=old.b + new.b, c=old[2])),
+    ),
+    "other names": (Sale, lambda: ReduceOperator(lambda old, new: Row(a=old.a, b=new.b, c=0.5))),
+    "sum of rows": (
+        lambda a, b, c: Row(a=a, b=b, c=c),
+        lambda: RollingOperator("sum", "b", Types.ROW_NAMED(["a", "b", "c"], ROW.children)),
+    ),
+    "max of a place": (
+        lambda a, b, c: Row(a=a, b=b, c=c),
+        lambda: RollingOperator("max", 1, Types.ROW_NAMED(["a", "b", "c"], ROW.children)),
+    ),
+    "max in dataclasses": (Sale, lambda: RollingOperator("max", "b", type_of_hint(Sale))),
+    "sum in named tuples": (Sold, lambda: RollingOperator("sum", "b", type_of_hint(Sold))),
+}
+
+
+@pytest.mark.parametrize("name", RECORD_STEPS)
+@given(batches, st.integers(0, 5))
+@examples(30)
+def test_records_come_to_what_rows_come_to(
+    name: str, fed: list[list[tuple[Any, Any, int]]], restored_after: int
+) -> None:
+    make, step = RECORD_STEPS[name]
+    made = [[(key, make(*value), group) for key, value, group in of] for of in fed]
+    expected = run(step, made, lambda batch: batch, restored_after)
+    assert run(step, made, in_columns, restored_after) == expected
+
+
+@pytest.mark.parametrize("name", RECORD_STEPS)
+def test_results_are_columns_where_records_are(name: str) -> None:
+    make, step = RECORD_STEPS[name]
+    rows = in_columns(RowBatch([make(1, 2, 0.5)], [3], ["a"], [5]))
+    with World() as world:
+        job = BackedJob(world, step, 1)
+        out = job.outs[0]
+        job.operators[0].process(rows, 0, out)
+    (batch,) = out.batches
+    folded = isinstance(rows, ColumnRows) and name != "other names"
+    assert isinstance(batch, ColumnRows) == folded
+    assert batch.values == [make(1, 2, 0.5)]
 
 
 some = st.none() | st.integers(-9, 9)

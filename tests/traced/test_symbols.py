@@ -1,11 +1,15 @@
 """Which functions are traced, and what is said of those that are not."""
 
+import itertools
 import math
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
 from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 import pytest
 
+from flinkformat.row import Row
 from tidegate.api.rows.column_rows import RowForm
 from tidegate.traced.projection import Projection
 from tidegate.traced.purity import NotPure
@@ -69,6 +73,160 @@ def test_dicts_that_are_no_rows_of_columns_are_refused(
 ) -> None:
     with pytest.raises(NotPure, match=why):
         trace(function, named=True)
+
+
+@dataclass
+class Sale:
+    shop: str
+    cents: int = 5
+
+
+@dataclass(frozen=True)
+class Price:
+    cents: int
+
+
+class Pair(NamedTuple):
+    left: int
+    right: int = 3
+
+
+def calls_a_class_in_a_cell() -> Callable[..., object]:
+    kind = Sale
+    return lambda row: kind(row.shop, cents=row.n * FACTOR)
+
+
+SHOP, N = (Field(0, name, attribute=True) for name in ("shop", "n"))
+
+
+@pytest.mark.parametrize(
+    ("function", "form", "expressions"),
+    [
+        (
+            lambda row: Sale(row.shop, row.n * FACTOR),
+            RowForm(names=("shop", "cents"), record=Sale),
+            (SHOP, Binary("mul", N, Constant(3))),
+        ),
+        (
+            calls_a_class_in_a_cell(),
+            RowForm(names=("shop", "cents"), record=Sale),
+            (SHOP, Binary("mul", N, Constant(3))),
+        ),
+        (
+            lambda row: Sale(row.shop),
+            RowForm(names=("shop", "cents"), record=Sale),
+            (SHOP, Constant(5)),
+        ),
+        (lambda row: Price(cents=row.n), RowForm(names=("cents",), record=Price), (N,)),
+        (
+            lambda row: Pair(right=1, left=row.n),
+            RowForm(is_tuple=True, names=("left", "right"), record=Pair),
+            (N, Constant(1)),
+        ),
+        (
+            lambda row: Row(number=row.n, shop=row.shop),
+            RowForm(names=("number", "shop"), record=Row),
+            (N, SHOP),
+        ),
+    ],
+)
+def test_a_record_is_a_result_where_one_may_be(
+    function: Callable[..., object], form: RowForm, expressions: tuple[object, ...]
+) -> None:
+    traced = trace(function, named=True)
+    assert (traced.form, traced.expressions) == (form, expressions)
+    with pytest.raises(NotPure, match="calls a function"):
+        trace(function)
+
+
+@dataclass
+class Counted:
+    n: int
+    number: int = field(default_factory=itertools.count().__next__)
+
+
+@dataclass
+class Checked:
+    n: int
+
+    def __post_init__(self) -> None:
+        self.n += 1
+
+
+@dataclass
+class Kept:
+    n: int
+    factor: InitVar[int]
+
+
+@dataclass
+class Watched:
+    n: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value + 1)
+
+
+@dataclass(init=False)
+class Own:
+    n: int
+
+    def __init__(self, n: int) -> None:
+        self.n = n + 1
+
+
+class Wider(Pair):
+    def __init__(self, left: int, right: int = 3) -> None:
+        pass
+
+
+class Plain:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def doubled(self, n: int) -> int:
+        return 2 * n
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda n: Kept(n, 2), "calls a function"),
+        (lambda n: Price(n).cents, "calls a function"),
+        (lambda n: (Price(n), 1), "calls a function"),
+        (lambda n: Sale("a", Price(n)), "calls a function"),  # pyright: ignore[reportArgumentType]
+        (lambda n: Sale("a", Sale.cents), "calls a function"),
+        (lambda n: Pair._make(n), "calls a function"),
+        (lambda n: n.doubled(1), "calls a function"),
+        (lambda n: Price(n) if n else n, "decides or repeats something"),
+        (lambda n: Price((n, n)), "a part of type tuple"),  # pyright: ignore[reportArgumentType]
+        (lambda n: Price(n, n), "do not take it"),  # pyright: ignore[reportCallIssue]
+        (lambda n: Row(n, 1), "a part of type Row"),
+    ],
+)
+def test_records_that_are_more_than_their_fields_are_refused(
+    function: Callable[..., object], why: str
+) -> None:
+    with pytest.raises(NotPure, match=why):
+        trace(function, named=True)
+
+
+@pytest.mark.parametrize("kind", [Counted, Checked, Watched, Own, Wider, Plain, int])
+def test_classes_that_do_more_than_hold_fields_are_refused(kind: Callable[..., object]) -> None:
+    with pytest.raises(NotPure, match="calls a function"):
+        trace(lambda n: kind(n), named=True)
+
+
+def test_another_class_under_the_name_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = trace(lambda n: Price(n), named=True)
+    assert traced.is_current()
+    monkeypatch.setitem(
+        globals(), "Price", dataclass(type("Price", (), {"__annotations__": {"cents": int}}))
+    )
+    assert not traced.is_current()
+    monkeypatch.setitem(globals(), "Price", Plain)
+    with pytest.raises(NotPure, match="it reads 'Price', which is of type type"):
+        traced.is_current()
 
 
 def test_what_is_asked_about_none_is_compared_with_it() -> None:

@@ -11,7 +11,7 @@ from tidegate.traced.symbols import Field, Traced, trace
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tidegate.api.rows.column_rows import ColumnRows
+    from tidegate.api.rows.column_rows import ColumnRows, RowForm
     from tidegate.model.nullable import FieldValues
     from tidegate.traced.evaluation import Fields
 
@@ -66,7 +66,7 @@ def batch_call(
 ) -> BatchCall | None:
     """A call for batches; None for a function that does more than symbols show.
 
-    named: it may return a dict.
+    named: it may return a dict or a record.
     """
     if not enabled:
         return None
@@ -79,7 +79,7 @@ def batch_call(
 def why_by_row(function: object, arguments: int = 1, *, named: bool = False) -> str:
     """Why a function is called for each row; empty if it is evaluated over columns.
 
-    named: it may return a dict.
+    named: it may return a dict or a record.
     """
     try:
         trace(function, arguments, named=named)
@@ -90,18 +90,22 @@ def why_by_row(function: object, arguments: int = 1, *, named: bool = False) -> 
 
 def fields_of(rows: ColumnRows, argument: int = 0) -> Fields:
     """Columns by the names that a function has for them. argument: number of the row."""
-    form, width = rows.form, rows.width
-    columns = rows.columns[:width]
+    columns, names = rows.columns, names_of(rows.form, rows.width, argument)
+    return {name: columns[at] for name, at in names.items()}
+
+
+def names_of(form: RowForm, width: int, argument: int) -> dict[Field, int]:
+    """Positions of the fields of an argument by the names that a function has for them."""
     if not form.is_tuple and not form.names:
-        return {Field(argument, None): columns[0]}
+        return {Field(argument, None): 0}
     is_row = form.record is Row
-    fields: Fields = {}
-    for name, column in zip(form.names, columns, strict=bool(form.names)):
+    places: dict[Field, int] = {}
+    for at, name in enumerate(form.names):
         if form.record is None or is_row:
-            fields[Field(argument, name)] = column
+            places[Field(argument, name)] = at
         if form.record is not None and not (is_row and hasattr(Row, name)):
-            fields[Field(argument, name, attribute=True)] = column
+            places[Field(argument, name, attribute=True)] = at
     if form.is_tuple or is_row:
-        for index, column in enumerate(columns):
-            fields[Field(argument, index)] = fields[Field(argument, index - width)] = column
-    return fields
+        for at in range(width):
+            places[Field(argument, at)] = places[Field(argument, at - width)] = at
+    return places

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tidegate.traced.calls import fields_of
+from tidegate.traced.calls import fields_of, names_of
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Binary, Expression, Field, Traced, Unary, trace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from tidegate.api.rows.column_rows import ColumnRows
+    from tidegate.api.rows.column_rows import ColumnRows, RowForm
 
 
 class FoldKind(Enum):
@@ -41,15 +43,15 @@ class Fold:
 class Folds:
     """A fold for each field of the result.
 
-    is_tuple: False where the result is no tuple, and so its only field. argument: number of the
-    new row among the function's arguments. traced: the function; None where we wrote it.
+    form: of the result. argument: number of the new row among the function's arguments. traced: the
+    function; None where we wrote it.
     """
 
     def __init__(
-        self, folds: tuple[Fold, ...], *, is_tuple: bool, argument: int, traced: Traced | None
+        self, folds: tuple[Fold, ...], *, form: RowForm, argument: int, traced: Traced | None
     ) -> None:
         self.folds = folds
-        self.is_tuple = is_tuple
+        self.form = form
         self._argument = argument
         self._traced = traced
 
@@ -68,7 +70,7 @@ class Folds:
         try:
             if self._traced is not None and not self._traced.is_current():
                 now = folds_of(self._traced.function, self._argument)
-                self.folds, self._traced = now.folds, now._traced
+                self.folds, self.form, self._traced = now.folds, now.form, now._traced
         except NotPure:
             self.folds = ()
         return self.folds
@@ -79,26 +81,31 @@ def folds_of(function: object, argument: int = 1) -> Folds:
 
     argument: number of the row among the two.
     """
-    traced = trace(function, 2)
-    folds = tuple(
-        _fold(each, Field(1 - argument, index if traced.is_tuple else None))
-        for index, each in enumerate(traced.expressions)
-    )
-    return Folds(folds, is_tuple=traced.is_tuple, argument=argument, traced=traced)
+    traced = trace(function, 2, named=True)
+    expressions, gathered = traced.expressions, 1 - argument
+    places = names_of(traced.form, len(expressions), gathered)
+    folds = [_fold(each, gathered, places, at) for at, each in enumerate(expressions)]
+    return Folds(tuple(folds), form=traced.form, argument=argument, traced=traced)
 
 
-def _fold(expression: Expression, before: Field) -> Fold:
-    if expression == before:
+def _fold(expression: Expression, gathered: int, places: Mapping[Field, int], at: int) -> Fold:
+    """gathered: the argument that was; places: the positions of its fields. at: of this field."""
+    if _place(expression, places) == at:
         return Fold(FoldKind.KEEP)
-    if before.argument not in _arguments(expression):
+    if gathered not in _arguments(expression):
         return Fold(FoldKind.LAST, expression)
     if isinstance(expression, Binary) and expression.operation == "add":
         sides = expression.left, expression.right
         for one, term in (sides, sides[::-1]):
-            if one == before and before.argument not in _arguments(term):
+            if _place(one, places) == at and gathered not in _arguments(term):
                 return Fold(FoldKind.SUM, term)
-    part = "its result" if before.name is None else f"field {before.name} of its result"
+    is_plain = Field(gathered, None) in places
+    part = "its result" if is_plain else f"field {at} of its result"
     raise NotPure(f"{part} is neither what it was, nor of the new row, nor the sum of both")
+
+
+def _place(expression: Expression, places: Mapping[Field, int]) -> int | None:
+    return places.get(expression) if isinstance(expression, Field) else None
 
 
 def _arguments(expression: Expression) -> set[int]:

@@ -2,7 +2,8 @@
 
 Such a function loads its arguments, constants, and globals or cells that hold numbers, texts or
 truth values; it computes, compares, takes fields and builds tuples. It calls nothing, stores
-nothing and has no branches.
+nothing and has no branches. Where its result may be a record, it may call the record's class at its
+end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Final
+
+from tidegate.api.rows.records import only_makes_a_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,6 +57,13 @@ _LISTS: Final = frozenset({"BUILD_LIST", "LIST_APPEND", "LIST_EXTEND", "LIST_TO_
 _LIST_TO_TUPLE: Final = 6
 """The CALL_INTRINSIC_1 that is named LIST_TO_TUPLE elsewhere; source: CPython."""
 
+_CALLS: Final = frozenset({"CALL", "CALL_KW"})
+_OF_A_CALL: Final = _CALLS | {"KW_NAMES", "PRECALL", "PUSH_NULL"}
+_AHEAD_OF_ALL: Final = frozenset({"COPY_FREE_VARS", "NOP", "PUSH_NULL", "RESUME"})
+_LOADS: Final = frozenset(
+    {"LOAD_CONST", "LOAD_DEREF", "LOAD_FAST", "LOAD_FAST_LOAD_FAST", "LOAD_GLOBAL"}
+)
+
 _NONE: Final = ("LOAD_CONST", None)
 """The instruction in front of an ``is`` that asks for None."""
 
@@ -67,6 +77,16 @@ class NotPure(Exception):
 def check(function: object) -> FunctionType:
     """The plain function, if it qualifies. Raises NotPure."""
     return _checked(function, frozenset(), frozenset({_UNARY_POSITIVE}))
+
+
+def check_of_record(function: object) -> FunctionType:
+    """The plain function, if it does no more than make a record at its end besides.
+
+    Raises NotPure.
+    """
+    calls_class = type(function) is FunctionType and _record_of(function) is not None
+    more = _OF_A_CALL if calls_class else frozenset[str]()
+    return _checked(function, more, frozenset({_UNARY_POSITIVE}))
 
 
 def check_of_window(function: object) -> FunctionType:
@@ -144,6 +164,34 @@ def comparing(function: FunctionType) -> FunctionType:
     )
 
 
+def _record_of(function: FunctionType) -> str | None:
+    """Name of the record's class that a function calls with all that it computes, and no more.
+
+    None where it calls anything else, or nothing.
+    """
+    known = list(dis.get_instructions(function.__code__))
+    calls = [at for at, each in enumerate(known) if each.opname in _CALLS]
+    steps = [each for each in known if each.opname not in _AHEAD_OF_ALL]
+    if len(calls) != 1 or known[calls[0] + 1].opname != "RETURN_VALUE":
+        return None
+    # What is loaded first is what the last call is of, unless it is used by what comes next.
+    called, then = steps[:2]
+    if called.opname not in ("LOAD_GLOBAL", "LOAD_DEREF") or then.opname not in _LOADS:
+        return None
+    name = str(called.argval)
+    is_read_once = [each.argval for each in steps if each.opname == called.opname].count(name) == 1
+    held = dict(_cells(function)).get(name)
+    try:
+        value = function.__globals__.get(name) if held is None else held.cell_contents
+    except ValueError:
+        return None
+    return name if is_read_once and only_makes_a_record(value) else None
+
+
+def _cells(function: FunctionType) -> Iterator[tuple[str, CellType]]:
+    return zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+
+
 @cache
 def _compare(operation: str) -> bytes:
     """The instruction that compares, as this Python compiles it."""
@@ -155,42 +203,46 @@ def _compare(operation: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The globals and cells that a function reads."""
+    """The globals and cells that a function reads. record: the one that it calls, if it does."""
 
     cells: tuple[tuple[str, CellType], ...]
     names: tuple[str, ...]
     scope: Mapping[str, object]
+    record: str | None = None
 
     @staticmethod
     def of(function: FunctionType) -> Reads:
-        code = function.__code__
-        instructions = dis.get_instructions(code)
+        instructions = dis.get_instructions(function.__code__)
         names = [str(each.argval) for each in instructions if each.opname == "LOAD_GLOBAL"]
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        return Reads(tuple(cells), tuple(dict.fromkeys(names)), function.__globals__)
+        record = _record_of(function)
+        once = tuple(dict.fromkeys(names))
+        return Reads(tuple(_cells(function)), once, function.__globals__, record)
 
     def now(self) -> tuple[object, ...]:
-        """Their values. Raises NotPure unless each is a number, a text or a truth value."""
+        """Their values. Raises NotPure unless each is a number, a text or a truth value.
+
+        What is called has to be the class of a record.
+        """
         found: list[object] = []
         for name, cell in self.cells:
             try:
-                found.append(_value(name, cell.cell_contents))
+                found.append(self._value(name, cell.cell_contents))
             except ValueError:
                 raise NotPure(f"it reads '{name}', which has no value yet") from None
         for name in self.names:
             if name not in self.scope and not hasattr(builtins, name):
                 raise NotPure(f"it reads '{name}', which does not exist")
-            found.append(_value(name, self.scope.get(name, getattr(builtins, name, None))))
+            found.append(self._value(name, self.scope.get(name, getattr(builtins, name, None))))
         return tuple(found)
+
+    def _value(self, name: str, value: object) -> object:
+        known = only_makes_a_record(value) if name == self.record else type(value) in NUMBERS
+        if not known:
+            raise NotPure(f"it reads '{name}', which is {_kind(value)}")
+        return value
 
 
 NOTHING: Final = Reads((), (), {})
-
-
-def _value(name: str, value: object) -> object:
-    if type(value) not in NUMBERS:
-        raise NotPure(f"it reads '{name}', which is {_kind(value)}")
-    return value
 
 
 def _act(instruction: str) -> str | None:

@@ -16,6 +16,7 @@ from tidegate.traced.purity import (
     NotPure,
     Reads,
     check,
+    check_of_record,
     check_of_window,
     comparing,
 )
@@ -96,12 +97,12 @@ def trace(function: object, arguments: int = 1, *, named: bool = False) -> Trace
     """Calls a function once, with symbols. Raises NotPure for one that does not qualify.
 
     ``itemgetter``, ``attrgetter`` and projections are known by their type. named: its result may
-    be a dict.
+    be a dict, or a record whose class it calls.
     """
     symbols = [Symbol(Field(index, None)) for index in range(arguments)]
     if type(function) in (itemgetter, attrgetter, Projection):
         return _traced(function, _fields_taken(function, symbols[0]), arguments, NOTHING)
-    result, reads, seen = _called(function, check, symbols)
+    result, reads, seen = _called(function, check_of_record if named else check, symbols)
     return _traced(function, result, arguments, reads, seen, named=named)
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 
-from tidegate.api.rows.column_rows import TUPLE, VALUE
+from tidegate.loops.forms import loaded_loops
 from tidegate.model.nullable import kind_of, values_of
 from tidegate.operators.aggregates.groups import Groups
 from tidegate.traced.evaluation import BOOL, FLOAT, INT, LONG_MAX, TEXT
 from tidegate.traced.folds import FoldKind
 from tidegate.typeinfo.long_index import LongIndex
+from tidegate.typeinfo.text_index import TextIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _TYPES: Final = {INT: int, FLOAT: float, BOOL: bool, TEXT: str}
 _KINDS: Final[dict[type, np.dtype[Any]]] = {kind: dtype for dtype, kind in _TYPES.items()}
+_INDEXES: Final = {INT: LongIndex, TEXT: TextIndex}
 _GATHERED: Final = frozenset({FoldKind.KEEP, FoldKind.LAST, FoldKind.SUM})
 """Folds that need no order of the rows by key."""
 
@@ -50,6 +52,7 @@ class FoldedKeys:
 
     initial: what a new key begins with; None if its first row is its value. is_whole: the state has
     nothing of these keys but what is written back here; stays true while the columns hold all.
+    form: of the values.
     """
 
     def __init__(
@@ -57,13 +60,15 @@ class FoldedKeys:
     ) -> None:
         self._folds = folds
         self._state = state
-        self._initial = initial if folds.is_tuple or initial is None else (initial,)
+        self._initial = initial if folds.form.is_tuple or initial is None else (initial,)
         self._fields: tuple[np.dtype[Any], ...] = ()
+        self.form = folds.form
         self.is_whole = is_whole
+        self._key_kind = INT
         self._begin()
 
     def _begin(self) -> None:
-        self._index = LongIndex()
+        self._index: LongIndex | TextIndex = _INDEXES[self._key_kind]()
         self._groups = np.zeros(0, np.int16)
         self._table = [np.zeros(0, kind) for kind in self._fields]
         self._has = np.zeros(0, np.bool_)
@@ -73,8 +78,8 @@ class FoldedKeys:
         return len(self._index)
 
     @property
-    def keys(self) -> Longs:
-        """The keys, in the order in which they came."""
+    def keys(self) -> NDArray[Any]:
+        """The keys, in the order in which they came: numbers or texts."""
         return self._index.keys
 
     @property
@@ -88,7 +93,7 @@ class FoldedKeys:
         return [each[: len(self)] for each in self._table]
 
     def add(self, rows: ColumnRows) -> list[NDArray[Any]] | None:
-        """The fields of the values, one for each row; of int keys.
+        """The fields of the values, one for each row; of keys that are numbers or texts.
 
         None where a value might come out otherwise than in Python: nothing has been added then, all
         before is written back, and the function has to gather these rows.
@@ -111,15 +116,16 @@ class FoldedKeys:
         """The place of each row's key, and the terms; None where one might be another in Python."""
         assert rows.groups is not None, "a keyed edge gives keys"
         keys, terms = rows.key_values, self._folds.terms(rows)
-        if keys.dtype != INT or terms is None:
+        if keys.dtype not in _INDEXES or terms is None:
             return None
         fields = self._fields_of(rows, terms)
         if fields is None:
             return None
-        if fields != self._fields or len(self) > KEYS_MAX:
+        shape = (keys.dtype, self._folds.form, fields)
+        if shape != (self._key_kind, self.form, self._fields) or len(self) > KEYS_MAX:
             self.flush()
             self.is_whole = self.is_whole and not len(self)
-            self._fields = fields
+            self._key_kind, self.form, self._fields = shape
             self._begin()
         places, new = self._index.place(keys)
         if len(new) and not self._load(keys.take(new), rows.groups.take(new)):
@@ -132,7 +138,7 @@ class FoldedKeys:
         if not len(changed):
             return
         columns = [each.take(changed).tolist() for each in self._table]
-        values = list(zip(*columns, strict=True)) if self._folds.is_tuple else columns[0]
+        values = self.form.rows(columns)
         keys, groups = self.keys.take(changed).tolist(), self._groups.take(changed).tolist()
         self._state.write(keys, groups, values)
         self._changed[:] = False
@@ -148,8 +154,7 @@ class FoldedKeys:
     ) -> tuple[np.dtype[Any], ...] | None:
         """Types of the fields; None if they are not of one type from the first row on."""
         if self._initial is None:
-            form = TUPLE if self._folds.is_tuple else VALUE
-            if rows.form != form or rows.width != len(terms) or rows.has_nulls:
+            if rows.form != self._folds.form or rows.width != len(terms) or rows.has_nulls:
                 return None
             own = list(map(kind_of, rows.columns[: rows.width]))
         else:
@@ -163,7 +168,7 @@ class FoldedKeys:
         whole = [each for each in found if each is not None]
         return tuple(whole) if len(whole) == len(found) else None
 
-    def _load(self, keys: Longs, groups: NDArray[np.int16]) -> bool:
+    def _load(self, keys: NDArray[Any], groups: NDArray[np.int16]) -> bool:
         """Reads the values of new keys; False if one does not fit the columns."""
         end = len(self)
         first = end - len(keys)
@@ -179,16 +184,13 @@ class FoldedKeys:
         held = [at for at, value in enumerate(found) if value is not None]
         if not held:
             return True
-        values = [found[at] for at in held]
-        if self._folds.is_tuple:
-            if not all(type(v) is tuple and len(v) == len(self._table) for v in values):
-                return False
-            columns = list(zip(*cast("list[tuple[object, ...]]", values), strict=True))
-        else:
-            columns = [tuple(values)]
+        kinds = [_TYPES[each.dtype] for each in self._table]
+        columns = self.form.fields([found[at] for at in held], kinds, loaded_loops())
+        if columns is None:
+            return False
         places = np.array(held) + first
-        for column, table in zip(columns, self._table, strict=True):
-            if set(map(type, column)) != {_TYPES[table.dtype]}:
+        for (column, nulls), table in zip(columns, self._table, strict=True):
+            if nulls:
                 return False
             try:
                 table[places] = np.array(column, table.dtype)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from flinkformat.row import Row
 from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.rows.batches import as_rows, shown
-from tidegate.api.rows.column_rows import TUPLE, VALUE, ColumnRows, fields_of_type
+from tidegate.api.rows.column_rows import TUPLE, ColumnRows, fields_of_type
+from tidegate.api.rows.records import only_makes_a_record
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.loops.forms import loops_with
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
@@ -20,13 +21,14 @@ from tidegate.operators.emit import ahead_of, emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, has_life, row_call
 from tidegate.operators.keys import keys_of
+from tidegate.traced.calls import names_of
 from tidegate.traced.folds import Fold, FoldKind, Folds, folds_of
 from tidegate.traced.purity import NotPure
-from tidegate.traced.symbols import Field
 
 if TYPE_CHECKING:
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.rows.column_rows import RowForm
     from tidegate.api.state import ReducingState
     from tidegate.loops.cells import KeyCell
     from tidegate.model.elements import Batch, Watermark
@@ -180,16 +182,26 @@ class RollingOperator(ReduceOperator):
         if kind is None:
             raise NotPure("it gives whole rows")
         shape = None if self._type_info is None else fields_of_type(self._type_info)
-        is_tuple = shape is not None and shape[0] == TUPLE
-        if shape is None or not (is_tuple or shape[0] == VALUE):
-            raise NotPure("the rows are not declared as numbers, or as tuples of numbers and texts")
-        kinds = shape[1:]
-        at = str(self._field).removeprefix("f")
-        if not at.isdecimal() or int(at) >= len(kinds):
+        if shape is None:
+            raise NotPure(
+                "the rows are not declared as numbers, or records of numbers and texts"
+            )
+        form, count = cast("RowForm", shape[0]), len(shape) - 1
+        if form.record is not None and not only_makes_a_record(form.record):
+            raise NotPure("the class of the rows does more than hold fields")
+        at = self._place_in(form, count)
+        term = next(name for name, place in names_of(form, count, 1).items() if place == at)
+        folds = [Fold(FoldKind.KEEP) for _ in range(count)]
+        folds[at] = Fold(kind, term)
+        return Folds(tuple(folds), form=form, argument=1, traced=None)
+
+    def _place_in(self, form: RowForm, count: int) -> int:
+        if self._field in form.names:
+            return form.names.index(self._field)
+        at = str(self._field).removeprefix("f" if form == TUPLE else "")
+        if not at.isdecimal() or int(at) >= count:
             raise NotPure(f"the rows have no field {self._field!r}")
-        folds = [Fold(FoldKind.KEEP) for _ in kinds]
-        folds[int(at)] = Fold(kind, Field(1, int(at) if is_tuple else None))
-        return Folds(tuple(folds), is_tuple=is_tuple, argument=1, traced=None)
+        return int(at)
 
     def _failure(self, error: Exception, rows: RowBatch, at: int) -> TidegateError:
         if isinstance(error, TidegateError):

@@ -483,7 +483,7 @@ class AlignedWindowOperator(HeapFiringOperator):
             folded.drop(window.start)
             order = held.groups.argsort(kind="stable")
             fields = [each.take(order).tolist() for each in held.values]
-            self._at_hand.extend(zip(*fields, strict=True) if folded.is_tuple else fields[0])
+            self._at_hand.extend(held.form.rows(fields))
             keys, groups = held.keys.take(order).tolist(), held.groups.take(order).tolist()
             self._left.extend(zip(keys, groups, strict=True))
             return

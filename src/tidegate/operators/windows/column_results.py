@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tidegate.api.rows.column_rows import TUPLE, VALUE, ColumnRows
+from tidegate.api.rows.column_rows import TUPLE, ColumnRows
+from tidegate.traced.calls import names_of
 from tidegate.traced.evaluation import evaluated_whole
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Field, Traced, trace, trace_window
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tidegate.api.rows.column_rows import RowForm
     from tidegate.api.windows import TimeWindow
     from tidegate.operators.aggregates.folded import FoldedKeys
     from tidegate.traced.evaluation import Fields
@@ -27,14 +29,14 @@ class ColumnResults:
     """Evaluates what makes a result of what a window holds, for all keys of a window together.
 
     of_element: makes the only element of what is gathered; None if that is the element. function:
-    the window function; None if the element is the result. is_tuple: what is gathered is a tuple.
-    width: its fields. Raises NotPure if a function has to be called.
+    the window function; None if the element is the result. form: of what is gathered. width: its
+    fields. Raises NotPure if a function has to be called.
     """
 
-    def __init__(self, of_element: object, function: object, *, is_tuple: bool, width: int) -> None:
+    def __init__(self, of_element: object, function: object, *, form: RowForm, width: int) -> None:
         self._of_element = of_element
         self._function = function
-        self._is_tuple = is_tuple
+        self._form = form
         self._width = width
         self._traced: tuple[Traced | None, Traced | None] | None = self._trace()
 
@@ -43,26 +45,24 @@ class ColumnResults:
         order = held.groups.argsort(kind="stable")
         gathered = [each.take(order) for each in held.values]
         traced = self._current()
-        if traced is None:
+        if traced is None or held.form != self._form:
             return None
         of_element, function = traced
-        count, is_tuple = len(order), self._is_tuple
+        count, form = len(order), self._form
         columns: Sequence[NDArray[Any] | None] | None = gathered
         if of_element is not None:
-            fields = _fields(0, gathered, is_tuple=is_tuple)
-            columns = evaluated_whole(of_element.expressions, fields, count)
-            is_tuple = of_element.is_tuple
+            columns = evaluated_whole(of_element.expressions, _fields(0, gathered, form), count)
+            form = of_element.form
         if columns is not None and function is not None:
-            fields = _fields(_ELEMENT, columns, is_tuple=is_tuple)
+            fields = _fields(_ELEMENT, columns, form)
             fields[Field(_KEY, None)] = held.keys.take(order)
             fields[Field(_WINDOW, "start", attribute=True)] = np.full(count, window.start)
             fields[Field(_WINDOW, "end", attribute=True)] = np.full(count, window.end)
             columns = evaluated_whole(function.expressions, fields, count)
-            is_tuple = function.is_tuple
+            form = function.form
         if columns is None:
             return None
         stamps = np.full(count, window.max_timestamp())
-        form = TUPLE if is_tuple else VALUE
         return ColumnRows(cast("Any", columns), form=form, stamps=stamps)
 
     def _current(self) -> tuple[Traced | None, Traced | None] | None:
@@ -76,13 +76,13 @@ class ColumnResults:
         return self._traced
 
     def _trace(self) -> tuple[Traced | None, Traced | None]:
-        of_element, width, is_tuple = None, self._width, self._is_tuple
+        of_element, width, form = None, self._width, self._form
         if self._of_element is not None:
             of_element = self._trace_element()
-            width, is_tuple = len(of_element.expressions), of_element.is_tuple
+            width, form = len(of_element.expressions), of_element.form
         function = None
         if self._function is not None:
-            function = trace_window(self._function, width if is_tuple else None)
+            function = trace_window(self._function, width if form == TUPLE else None)
         return of_element, function
 
     def _trace_element(self) -> Traced:
@@ -98,13 +98,7 @@ def _is_current(traced: Traced | None) -> bool:
     return traced is None or traced.is_current()
 
 
-def _fields(argument: int, columns: Sequence[Any], *, is_tuple: bool) -> Fields:
+def _fields(argument: int, columns: Sequence[Any], form: RowForm) -> Fields:
     """Columns by the names that a function has for them. argument: which of its arguments."""
-    if not is_tuple:
-        return {Field(argument, None): columns[0]}
-    width = len(columns)
-    return {
-        Field(argument, name): column
-        for index, column in enumerate(columns)
-        for name in (index, index - width)
-    }
+    names = names_of(form, len(columns), argument)
+    return {name: columns[at] for name, at in names.items()}

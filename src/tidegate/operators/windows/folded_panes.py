@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tidegate.api.functions.window_functions import WindowFunction
+from tidegate.api.rows.column_rows import TUPLE
 from tidegate.operators.aggregates.folded import FoldedKeys
 from tidegate.operators.function import has_life
 from tidegate.operators.windows.column_results import ColumnResults
@@ -101,11 +102,6 @@ class FoldedPanes:
         held = None if self._results is None else self.whole(window.start)
         return None if held is None or self._results is None else self._results.rows(window, held)
 
-    @property
-    def is_tuple(self) -> bool:
-        """True if what is gathered is a tuple."""
-        return self._folds.is_tuple
-
     def flush(self) -> None:
         for pane in self._panes.values():
             pane.flush()
@@ -152,7 +148,7 @@ def results_of_windows(plan: WindowPlan, folds: Folds) -> ColumnResults:
     function = plan.function
     if isinstance(function, WindowFunction):
         function = cast("Any", function).apply
-    return ColumnResults(of_element, function, is_tuple=folds.is_tuple, width=len(folds.folds))
+    return ColumnResults(of_element, function, form=folds.form, width=len(folds.folds))
 
 
 def folds_of_windows(plan: WindowPlan) -> tuple[Folds, object]:
@@ -178,6 +174,6 @@ def folds_of_windows(plan: WindowPlan) -> tuple[Folds, object]:
     folds = folds_of(plan.aggregate.add, argument=0)
     begun = trace(plan.aggregate.create_accumulator, 0)
     values = tuple(each.value for each in begun.expressions if isinstance(each, Constant))
-    if len(values) != len(folds.folds) or begun.is_tuple != folds.is_tuple:
+    if len(values) != len(folds.folds) or begun.form != folds.form:
         raise NotPure("create_accumulator gives other fields than add")
-    return folds, values if folds.is_tuple else values[0]
+    return folds, values if folds.form == TUPLE else values[0]
