@@ -276,17 +276,17 @@ KILLED = {
 """The same programs with more rows, and a killed slot among them."""
 
 
-def check(jobs: Jobs, example: Example, parallelism: int) -> None:
-    """The program finds what plain Python finds."""
-    found = found_by(jobs, example, parallelism)
+def check(jobs: Jobs, example: Example, parallelism: int, **settings: object) -> None:
+    """The program finds what plain Python finds. settings: by option key, as of `Jobs.env`."""
+    found = found_by(jobs, example, parallelism, **settings)
     undisturbed = [[step for step in script if step is not KILL] for script in example.scripts]
     expected = example.plain(*undisturbed)
     assert in_order(found, example) == in_order(expected, example), found
 
 
-def found_by(jobs: Jobs, example: Example, parallelism: int) -> list[Any]:
+def found_by(jobs: Jobs, example: Example, parallelism: int, **settings: object) -> list[Any]:
     """What the program finds; a slot that is to be killed, was."""
-    env = jobs.checkpointed(parallelism, 100)
+    env = jobs.checkpointed(parallelism, 100, **settings)
     inputs = [
         env.from_source(StagedSource(script), None, "input", example.type_info)
         .set_parallelism(1)

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,12 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.e2e.files import committed_files, committed_rows, hidden_files, write_numbers
 from tests.e2e.watch import until
-from tests.spark.batch_programs import (
-    PROGRAMS,
-    Program,
-    two_streams_in_one_order_of_time,
-    with_limits,
-)
+from tests.spark.batch_programs import two_streams_in_one_order_of_time, with_limits
 from tidegate import (
     ConfigError,
     Duration,
@@ -50,21 +44,10 @@ def in_batch(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
     return env.set_runtime_mode(RuntimeExecutionMode.BATCH)
 
 
-def found(env: StreamExecutionEnvironment, build: Program) -> list[Any]:
-    with build(in_batch(env)).execute_and_collect() as results:
-        return sorted(results, key=repr)
-
-
-@pytest.mark.feature("F302")
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_finds_the_same_over_sparks_shuffle(spark: SparkSession, name: str) -> None:
-    expected = found(StreamExecutionEnvironment.local(1), PROGRAMS[name])
-    assert found(StreamExecutionEnvironment.on_spark(spark, 3), PROGRAMS[name]) == expected
-
-
 def test_records_of_two_streams_come_in_one_order_of_their_times(spark: SparkSession) -> None:
-    env = StreamExecutionEnvironment.on_spark(spark, 3)
-    assert found(env, two_streams_in_one_order_of_time) == sorted(with_limits(), key=repr)
+    env = in_batch(StreamExecutionEnvironment.on_spark(spark, 3))
+    with two_streams_in_one_order_of_time(env).execute_and_collect() as results:
+        assert sorted(results, key=repr) == sorted(with_limits(), key=repr)
 
 
 def fails_at_77(number: int) -> int:
