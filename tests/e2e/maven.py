@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 FETCH_S = 300.0
-DASHBOARD = "2.3.0"
+FLINK = "2.3.0"
 
 Arguments = Callable[[Path], Sequence[str]]
 """Maven's, that put jars into the folder ``jars`` of a given one."""
@@ -56,9 +56,29 @@ def dependencies_of(project: str) -> Arguments:
 
 def flink_dashboard() -> Path:
     """The published jar of Flink's web dashboard."""
-    artifact = f"-Dartifact=org.apache.flink:flink-runtime-web:{DASHBOARD}"
+    artifact = f"-Dartifact=org.apache.flink:flink-runtime-web:{FLINK}"
     folder = fetched(
-        f"flink-runtime-web-{DASHBOARD}",
+        f"flink-runtime-web-{FLINK}",
         lambda work: ["dependency:copy", artifact, f"-DoutputDirectory={work}/jars"],
     )
-    return folder / f"flink-runtime-web-{DASHBOARD}.jar"
+    return folder / f"flink-runtime-web-{FLINK}.jar"
+
+
+def flink_runtime() -> list[Path]:
+    """The published jars of Flink's runtime and what it needs."""
+    project = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tidegate</groupId><artifactId>flink-for-tests</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.flink</groupId><artifactId>flink-runtime</artifactId>
+      <version>{FLINK}</version>
+      <exclusions>
+        <exclusion><groupId>org.apache.flink</groupId><artifactId>flink-rpc-akka-loader</artifactId></exclusion>
+        <exclusion><groupId>org.apache.flink</groupId><artifactId>flink-hadoop-fs</artifactId></exclusion>
+      </exclusions>
+    </dependency>
+  </dependencies>
+</project>
+"""
+    return sorted(fetched(f"flink-runtime-{FLINK}", dependencies_of(project)).glob("*.jar"))
