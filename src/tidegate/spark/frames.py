@@ -67,6 +67,25 @@ class StagedFrame:
         self._tag = f"tidegate-frame-{secrets.token_hex(6)}"
         self._cancelled = False
 
+    @property
+    def frame(self) -> DataFrame:
+        return self._frame
+
+    @property
+    def can_be_read_in_place(self) -> bool:
+        """True if a batch can find out how many partitions it has."""
+        return not _is_connect(self._frame.sparkSession)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the records, as they are read from files that Spark has written."""
+        return pa.schema(
+            [
+                pa.field(each.name, arrow_type(each.dataType), nullable=each.nullable)
+                for each in self._frame.schema
+            ]
+        )
+
     def root(self, checkpoints: str | None) -> str:
         """The given folder, else the checkpoints', else one for temporary files.
 

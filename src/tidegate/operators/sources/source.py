@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api import ship
@@ -80,6 +81,12 @@ class SourceReaderOperator(SourceOperator):
     def staged(self) -> Staged | None:
         """Data that must be written for the source; None without such data."""
         return getattr(self._source, "staged", None)
+
+    def over(self, source: Source[object]) -> SourceReaderOperator:
+        """The same operator over another source, whose records are of the same kind."""
+        made = copy(self)
+        made._source = source
+        return made
 
     def coordinator(self, context: CoordinatorContext) -> SourceCoordinator:
         return SourceCoordinator(self._source, context, self._name, self._strategy.alignment)

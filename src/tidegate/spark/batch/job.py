@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Final, cast
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
+from tidegate.connectors.frames.frame_source import IN_PLACE
 from tidegate.errors import GraphError, JobCanceled
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
 from tidegate.spark.batch.commits import commit_all
 from tidegate.spark.batch.coordinators import Coordinators
+from tidegate.spark.batch.frame_rows import FramePartitions
+from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
 from tidegate.spark.batch.savepoint import FinalSavepoint
 from tidegate.spark.batch.shuffle import SPARK_SCHEMA, WORDS, Committables, Told, said_in
 from tidegate.spark.batch.stage import Stage, stage_function
@@ -28,7 +31,7 @@ from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -47,6 +50,7 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     # A task is a subtask: two of them cannot become one.
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.unionOutputPartitioning": "false",
 }
 
 
@@ -86,6 +90,8 @@ class BatchJob:
         self._job = job
         self._context = spark.sparkContext
         self._spark = spark.newSession()
+        self._frames = FramesInPlace(graph)
+        self._frames.adopt_settings(self._spark)
         for key, value in _SETTINGS.items():
             self._spark.conf.set(key, value)
         self._tag = f"tidegate-{secrets.token_hex(6)}"
@@ -96,10 +102,9 @@ class BatchJob:
         self._shipment = shipment
         self._hooks = hooks
         self._savepoint: FinalSavepoint | None = None
-        self._staged = StagedInputs(graph, job)
-        self.coordinators = Coordinators(
-            graph, self._staged.places, goes_on=savepoints is not None, start=start
-        )
+        self._staged = StagedInputs(graph, job, self._frames.operators)
+        places = self._staged.places | dict.fromkeys(self._frames.operators, IN_PLACE)
+        self.coordinators = Coordinators(graph, places, goes_on=savepoints is not None, start=start)
 
     def run(self) -> list[Said]:
         """Runs all tasks and commits. Gives what they said; the first failure is raised."""
@@ -125,6 +130,9 @@ class BatchJob:
         for each in said:
             if each.failure is not None:
                 raise each.failure
+        assert len(said) == sum(each.parallelism for each in self._graph.topology.vertices), (
+            "each subtask had its task"
+        )
         held: dict[OperatorId, list[bytes]] = {}
         for each in said:
             for word in each.words:
@@ -186,8 +194,8 @@ class BatchJob:
         topology, frames = self._graph.topology, dict[object, "DataFrame"]()
         for vertex in topology.vertices:
             frames[vertex.id] = self._stage(vertex.id, frames)
-        last = [frames[each.id] for each in topology.vertices if not topology.outputs(each.id)]
-        return _united(last).select("data")
+        last = self._frames.in_order(sources_of(topology, None))
+        return _united([frames[each] for each in last]).select("data")
 
     def _stage(self, vertex: VertexId, frames: Mapping[object, DataFrame]) -> DataFrame:
         topology = self._graph.topology
@@ -208,18 +216,34 @@ class BatchJob:
         )
         parallelism = stage.parallelism
         if stage.inputs:
-            given = self._input(stage, frames, parallelism)
+            made = self._made(stage, self._input(stage, frames, parallelism))
+        elif vertex in self._frames:
+            made = self._read_in_place(stage)
         else:
-            given = self._spark.range(0, parallelism, 1, parallelism)
-        function = stage_function(stage)
-        if self._shipment is not None:
-            function = self._shipment.carried(function)
-        made = given.mapInArrow(function, SPARK_SCHEMA)
+            made = self._made(stage, self._spark.range(0, parallelism, 1, parallelism))
         if len({topology.edges[edge].target for edge in stage.outputs}) > 1:
             # Whoever reads it first has it written down, for the others.
             made = made.persist(StorageLevel.DISK_ONLY)
             self._kept.append(made)
         return made
+
+    def _made(self, stage: Stage, given: DataFrame) -> DataFrame:
+        function = stage_function(stage)
+        if self._shipment is not None:
+            function = self._shipment.carried(function)
+        return given.mapInArrow(function, SPARK_SCHEMA)
+
+    def _read_in_place(self, stage: Stage) -> DataFrame:
+        staged, parallelism = self._frames.of(stage.vertex), stage.parallelism
+        rows, count = partitioned(self._spark, staged.frame, parallelism)
+        parts: list[DataFrame] = []
+        if count:
+            places = FramePartitions(staged.schema, self._frames.first_partition(stage.vertex))
+            parts.append(self._made(replace(stage, frame=places), rows))
+        if count < parallelism:
+            rest = self._spark.range(count, parallelism, 1, parallelism - count)
+            parts.append(self._made(stage, rest))
+        return _united(parts)
 
     def _input(
         self, stage: Stage, frames: Mapping[object, DataFrame], parallelism: int
@@ -229,8 +253,8 @@ class BatchJob:
         for edge in stage.inputs:
             by_source.setdefault(topology.edges[edge].source, []).append(edge)
         parts: list[DataFrame] = []
-        for source, edges in by_source.items():
-            part = frames[source]
+        for source in self._frames.in_order(list(by_source)):
+            part, edges = frames[source], by_source[source]
             if len(edges) < len(topology.outputs(source)):
                 part = part.where(sql.col("edge").isin(*edges, WORDS))
             parts.append(part)
@@ -242,24 +266,29 @@ class BatchJob:
 
 
 class StagedInputs:
-    """Files that have to be written before sources read them. places: folders, by operator."""
+    """Files that have to be written before sources read them. places: folders, by operator.
 
-    def __init__(self, graph: JobGraph, job: JobId) -> None:
-        self._graph = graph
+    in_place: operators whose sources are read without.
+    """
+
+    def __init__(self, graph: JobGraph, job: JobId, in_place: Collection[OperatorId]) -> None:
+        self._written = {
+            each: staged for each, staged in graph.staged.items() if each not in in_place
+        }
         self._folder = f"tidegate-batch-{job}"
         checkpoints = graph.settings.checkpoints.directory
-        self._roots = {each: staged.root(checkpoints) for each, staged in graph.staged.items()}
+        self._roots = {each: staged.root(checkpoints) for each, staged in self._written.items()}
         self.places = {
             operator: paths.join(paths.absolute(root), self._folder, operator.hex())
             for operator, root in self._roots.items()
         }
 
     def write(self) -> None:
-        for operator, staged in self._graph.staged.items():
+        for operator, staged in self._written.items():
             staged.write(self.places[operator])
 
     def cancel(self) -> None:
-        for staged in self._graph.staged.values():
+        for staged in self._written.values():
             staged.cancel()
 
     def delete(self) -> None:

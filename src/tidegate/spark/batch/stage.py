@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.rows.column_rows import ColumnRows, joined
@@ -39,6 +39,7 @@ from tidegate.slot.job import LocalState
 from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads
 from tidegate.slot.subtask.builder import build, load
 from tidegate.slot.subtask.hosted import close_after_calls, restore
+from tidegate.spark.batch.frame_rows import FrameRows
 from tidegate.spark.batch.shuffle import (
     BATCH_BYTES,
     ONLY,
@@ -65,11 +66,13 @@ if TYPE_CHECKING:
     from tidegate.model.ids import ChannelId, CheckpointId, JobId, OperatorId, VertexId
     from tidegate.model.restore import SubtaskRestore
     from tidegate.model.settings import JobSettings
+    from tidegate.operators.sources.source import SourceReaderOperator
     from tidegate.slot.subtask.chain import Chain, ChainedOperator
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.host import Host
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.subtask.subtask import Subtask
+    from tidegate.spark.batch.frame_rows import FramePartitions
     from tidegate.state.scope import StateScope
 
 _AT_ONCE_ROWS: Final = 65_536
@@ -96,7 +99,8 @@ class Stage:
     events: what the coordinators of its operators have to say, by subtask. path: the driver's
     import path on the same machine, else (). barrier: of the savepoint that the batch ends with.
     restored, restores: the snapshot that it starts from, and the state in it by subtask.
-    event_time_ms: where event time had come in it.
+    event_time_ms: where event time had come in it. frame: how tasks find the rows of a DataFrame
+    that Spark gives them; None where the source reads, or the shuffle is read.
     """
 
     job: JobId
@@ -112,6 +116,7 @@ class Stage:
     restored: CheckpointId | None = None
     restores: Mapping[int, SubtaskRestore] = field(default_factory=dict[int, "SubtaskRestore"])
     event_time_ms: int | None = None
+    frame: FramePartitions | None = None
 
     @property
     def parallelism(self) -> int:
@@ -152,11 +157,15 @@ def stage_function(
         task = TaskContext.get()
         assert task is not None, "a stage's function runs in a task of Spark"
         with imports_from(stage.path):
-            first = next(batches)
-            # Spark may run several stages as one, so the number of a partition tells nothing.
-            index = first.column(0)[0].as_py() % stage.parallelism
+            if stage.frame is None:
+                first = next(batches)
+                # Spark may run several stages as one, so its partition's number tells nothing.
+                index = first.column(0)[0].as_py() % stage.parallelism
+                batches = chain((first,), batches)
+            else:
+                index = task.partitionId() - stage.frame.first
             own = StageTask(stage, index, task.taskAttemptId())
-            yield from own.run(chain((first,), batches))
+            yield from own.run(batches)
 
     return run_stage
 
@@ -193,7 +202,7 @@ class StageHost:
     """The `Host` of a subtask in a task of Spark. attempt: no two tasks have the same.
 
     writer: takes what it emits. words: what its operators say. failure: of the subtask. share: of a
-    savepoint, once it is written. subtask: once it is built.
+    savepoint, once it is written. rows: of a DataFrame, given by Spark. subtask: once it is built.
     """
 
     subtask: Subtask
@@ -218,10 +227,16 @@ class StageHost:
         self.channels: list[_ToSubtask] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.resources = TaskResources(stage, attempt, self.chance.bits64, self.loop)
+        self.rows = None if stage.frame is None else FrameRows(stage.frame.schema)
 
     def build(self) -> None:
         """Make the subtask. Raises what stands in its way, such as code that cannot be loaded."""
-        self.subtask = build(load(self.deployment), self.deployment, self, self.resources)
+        plan = load(self.deployment)
+        if self.rows is not None:
+            source, *others = plan.operators
+            source = cast("SourceReaderOperator", source).over(self.rows)
+            plan = replace(plan, operators=(source, *others))
+        self.subtask = build(plan, self.deployment, self, self.resources)
 
     async def moves(self) -> None:
         """Wait until something is ready; a look now and then costs nothing beside that."""
@@ -397,7 +412,9 @@ class StageTask:
         subtask = self._subtask
         try:
             self._on_loop(self._begin())
-            if subtask.input.is_source:
+            if self._host.rows is not None:
+                yield from self._feed(self._host.rows, batches)
+            elif subtask.input.is_source:
                 for _ in batches:
                     pass
             else:
@@ -429,6 +446,15 @@ class StageTask:
             self._mark(Watermark(self._stage.event_time_ms))
         for operator, event in self._stage.events.get(self._index, ()):
             subtask.event(operator, event)
+
+    def _feed(self, rows: FrameRows, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        chain = self._subtask.chain
+        for batch in batches:
+            rows.give(batch)
+            self._host.wake()
+            yield from self._go_on(lambda: rows.is_empty and chain.idle)
+        rows.end()
+        self._host.wake()
 
     def _read(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         gate = self._subtask.input.gate

@@ -1,0 +1,111 @@
+"""DataFrames that a batch reads as Spark computes them, without files in between.
+
+A partition of the frame becomes the task of a subtask of the source, so the frame has at most as
+many as the source has subtasks: `coalesce` joins more of them, within their tasks. Subtasks without
+a partition have a task of their own all the same, for they may have state. A task knows its subtask
+by the number of its partition, also where it has no rows: the same again where Spark runs it again.
+
+Spark may run several sources in one stage, one behind another, so what is read in place and has
+several readers has to come first for each of them. Where two such would be first, one is written
+into files, as for a stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sql
+
+from tidegate.spark.frames import StagedFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.ids import OperatorId, VertexId
+    from tidegate.model.topology import Topology
+
+Reader = "VertexId | None"
+"""Who reads the rows of a step: another one, or the driver."""
+
+
+class FramesInPlace:
+    """The DataFrames of a job that its tasks read; the others have to be written before.
+
+    Raises nothing: what a frame cannot do is found when it is planned.
+    """
+
+    def __init__(self, graph: JobGraph) -> None:
+        self._topology = graph.topology
+        self._frames: dict[VertexId, StagedFrame] = {}
+        first: set[VertexId | None] = set()
+        for vertex in graph.topology.vertices:
+            staged = graph.staged.get(vertex.operators[0].id)
+            if not isinstance(staged, StagedFrame) or not staged.can_be_read_in_place:
+                continue
+            readers = readers_of(graph.topology, vertex.id)
+            if len(readers) > 1:
+                if first & readers:
+                    continue
+                first |= readers
+            self._frames[vertex.id] = staged
+
+    @property
+    def operators(self) -> frozenset[OperatorId]:
+        """Sources that are read in place."""
+        return frozenset(self._topology.vertex(each).operators[0].id for each in self._frames)
+
+    def __contains__(self, vertex: object) -> bool:
+        return vertex in self._frames
+
+    def of(self, vertex: VertexId) -> StagedFrame:
+        return self._frames[vertex]
+
+    def adopt_settings(self, session: SparkSession) -> None:
+        """Give a session what is set in those of the frames: they were made to run with that."""
+        own = session.conf.getAll
+        for staged in self._frames.values():
+            for key, value in staged.frame.sparkSession.conf.getAll.items():
+                if own.get(key) != value and session.conf.isModifiable(key):
+                    session.conf.set(key, value)
+
+    def in_order(self, sources: Sequence[VertexId]) -> list[VertexId]:
+        """The steps that one reader reads, in the order in which it has to read them."""
+        topology, frames = self._topology, self._frames
+        return sorted(
+            sources, key=lambda each: each not in frames or len(readers_of(topology, each)) == 1
+        )
+
+    def first_partition(self, vertex: VertexId) -> int:
+        """Number of partitions before those of a frame, for whoever reads them."""
+        topology = self._topology
+        reader = next(iter(readers_of(topology, vertex)))
+        order = self.in_order(sources_of(topology, reader))
+        before = order[: order.index(vertex)]
+        return sum(topology.vertex(each).parallelism for each in before)
+
+
+def readers_of(topology: Topology, vertex: VertexId) -> frozenset[VertexId | None]:
+    """Steps that read what a step makes; None is the driver, which reads from the last ones."""
+    edges = topology.outputs(vertex)
+    return frozenset(topology.edges[edge].target for edge in edges) or frozenset({None})
+
+
+def sources_of(topology: Topology, reader: VertexId | None) -> list[VertexId]:
+    """Steps that one reads, each once."""
+    if reader is None:
+        return [each.id for each in topology.vertices if not topology.outputs(each.id)]
+    return list(dict.fromkeys(topology.edges[edge].source for edge in topology.inputs(reader)))
+
+
+def partitioned(session: SparkSession, frame: DataFrame, most: int) -> tuple[DataFrame, int]:
+    """A frame as a query of a session, and how many partitions it has there: so many at most.
+
+    Spark plans it for that, and computes what it would broadcast.
+    """
+    nothing = session.range(1).where(sql.lit(False))
+    columns = [sql.lit(None).cast(each.dataType).alias(each.name) for each in frame.schema]
+    own = nothing.select(*columns).unionAll(frame).coalesce(most)
+    return own, own.rdd.getNumPartitions()
