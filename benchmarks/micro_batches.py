@@ -90,7 +90,7 @@ def transform_with_state(rows: DataFrame, folder: str, parallelism: int) -> Stre
         def init(self, handle) -> None:
             self.state = handle.getValueState("totals", "count bigint, total bigint")
 
-        def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:  # Spark's names
+        def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:
             count, total = self.state.get() or (0, 0)
             for part in rows:
                 values = part["value"].to_numpy()
