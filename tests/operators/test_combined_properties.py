@@ -33,7 +33,7 @@ from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.api.state import KeyedPanes
 from tidegate.model.elements import ArrowBatch, Batch, RowBatch
 from tidegate.operators.windows.global_batches import GlobalAggregateBatchesOperator
-from tidegate.operators.windows.slices import SliceCombiner
+from tidegate.operators.windows.slices import SLICES_MAX, SliceCombiner
 from tidegate.operators.windows.window_batches import WindowAggregateBatchesOperator
 from tidegate.state.columns.columnar import KeyedColumnStates
 from tidegate.typeinfo.types import TypeInformation
@@ -194,6 +194,20 @@ def test_what_is_held_is_bounded_and_keys_that_do_not_repeat_are_not_held() -> N
     assert rows_in(combiner.flush()) == 0
     assert rows_in(combiner.add(of(0, 60))) == 60
     assert rows_in(combiner.add(of(0, 1))) == 60, "they hardly repeated, and are as they are now"
+
+
+def test_slices_are_held_while_they_are_few() -> None:
+    def at(times: Sequence[int]) -> ArrowBatch:
+        return numbers([(10 * time, 1, 1) for time in times])
+
+    make = partial(make_step, TumblingEventTimeWindows(10, 0), (Count(),))
+    combiner = opened(make())
+    in_order = [
+        rows_in(combiner.add(at([first] * 50 + [first + 1] * 50))) for first in range(2_000)
+    ]
+    assert 0 < max(in_order) <= SLICES_MAX
+    assert sum(in_order) + rows_in(combiner.flush()) == 2_001 + len(in_order) - in_order.count(0)
+    assert rows_in(opened(make()).add(at(range(0, 90_000, 90)))) == 1_000
 
 
 def test_rows_as_columns_are_combined_and_others_are_not() -> None:

@@ -48,6 +48,9 @@ CELLS_MAX: Final = 1 << 20
 TEXTS_MAX: Final = 1 << 17
 """The same where keys are texts, which take several times as much."""
 
+SLICES_MAX: Final = 512
+"""Slices that are held at once, each of which takes room for a thousand keys at least."""
+
 _REPEATS_MIN: Final = 2
 """Rows of a key and slice, on average, below which combining costs more than it saves."""
 
@@ -58,6 +61,10 @@ class Cuts(Protocol):
     @property
     def timed(self) -> bool:
         """True if rows need an event time."""
+        ...
+
+    def spanned(self, stamps: Longs | None) -> int:
+        """Number of slices from the first time to the last."""
         ...
 
     def split(self, stamps: Longs | None) -> Iterator[tuple[int, Longs | None]]:
@@ -78,6 +85,11 @@ class Slices:
     @property
     def length_ms(self) -> int:
         return gcd(self.size_ms, self.slide_ms)
+
+    def spanned(self, stamps: Longs | None) -> int:
+        assert stamps is not None, "rows without event time were refused"
+        first, last = (int(self.starts_of(int(each))) for each in (stamps.min(), stamps.max()))
+        return (last - first) // self.length_ms + 1
 
     def split(self, stamps: Longs | None) -> Iterator[tuple[int, Longs | None]]:
         assert stamps is not None, "rows without event time were refused"
@@ -120,6 +132,9 @@ class NoCuts:
     """All time is one slice."""
 
     timed = False
+
+    def spanned(self, stamps: Longs | None) -> int:
+        return 1
 
     def split(self, stamps: Longs | None) -> Iterator[tuple[int, Longs | None]]:
         yield 0, None
@@ -280,7 +295,8 @@ class SliceCombiner:
         self._rows += len(batch)
         self._keys = max(self._keys, int(rows.max()) + 1)
         limit = self._cells_max or (CELLS_MAX if _is_number(columns.key_type) else TEXTS_MAX)
-        if self._keys * len(self._panes.namespaces()) < limit:
+        slices = len(self._panes.namespaces())
+        if self._keys * slices < limit and slices < SLICES_MAX:
             return ()
         added = self._rows
         sent = self.flush()
@@ -318,6 +334,8 @@ class SliceCombiner:
         stamps, schema = batch.timestamps_ms, batch.batch.schema
         if self._cuts.timed and (stamps is None or stamps.min() == MIN_TIMESTAMP_MS):
             return None
+        if self._cuts.spanned(stamps) > SLICES_MAX:
+            return None  # in no order of time: there are few rows of each
         columns = self._columns
         if columns is None:
             columns = columns_for(self._aggregates, self._key_column, schema, "")
