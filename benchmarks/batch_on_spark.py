@@ -1,9 +1,10 @@
-"""A batch on Spark beside Spark's own Python functions: python benchmarks/batch_on_spark.py.
+"""A batch on Spark beside Spark's own: python -m benchmarks.batch_on_spark.
 
-Count and sum so far of each key, by a function in Python that is given one row after the other,
-over Parquet files: as stages of Tidegate, and by `groupBy().applyInPandas` with the same loop. Each
-run has a process and a session of its own with two cores; seconds are those of the job alone, and
-contenders take turns.
+Count and sum of each key, over Parquet files. By a function in Python that is given one row after
+the other: as stages of Tidegate, and by `groupBy().applyInPandas` with the same loop, each with a
+result for each row. By declared aggregates, with a row for each key at the end: Tidegate's, from
+files and from a DataFrame, and Spark's native `groupBy().agg()`. Each run has a process and a
+session of its own with two cores; seconds are those of the job alone, and contenders take turns.
 """
 
 from __future__ import annotations
@@ -15,16 +16,26 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 CORES = 2
 FILES = 8
 LIMIT_S = 3_600
-CONTENDERS = ("tidegate", "applyInPandas")
+CONTENDERS = ("tidegate", "applyInPandas", "declared", "declared of a frame", "native")
+RATIOS = (
+    ("tidegate", "applyInPandas"),
+    ("declared", "native"),
+    ("declared of a frame", "native"),
+)
 
 
 def write_rows(folder: Path, rows: int, keys: int) -> None:
@@ -44,7 +55,6 @@ def tidegate(folder: str, parallelism: int) -> float:
         ValueStateDescriptor,
         WatermarkStrategy,
     )
-    from tidegate.api.sink import Prepared
     from tidegate.connectors import FileSource
 
     class Totals(KeyedProcessFunction):
@@ -59,22 +69,6 @@ def tidegate(folder: str, parallelism: int) -> float:
             self.total.update(total)
             yield value[0], count, total
 
-    class Nowhere:
-        def writer(self, context, restored):
-            return self
-
-        def committer(self) -> None: ...
-
-        def write(self, batch) -> None: ...
-
-        def prepare_commit(self, *, end_of_input):
-            return Prepared()
-
-        def snapshot(self, checkpoint):
-            return ()
-
-        def close(self) -> None: ...
-
     env = StreamExecutionEnvironment.on_spark(parallelism=parallelism)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.spark.range(1).count()
@@ -88,17 +82,82 @@ def tidegate(folder: str, parallelism: int) -> float:
     return time.monotonic() - began_s
 
 
-def apply_in_pandas(folder: str, parallelism: int) -> float:
-    import pandas as pd
+class Nowhere:
+    """A sink that drops all."""
+
+    def writer(self, context, restored):
+        return self
+
+    def committer(self) -> None: ...
+
+    def write(self, batch) -> None: ...
+
+    def prepare_commit(self, *, end_of_input):
+        from tidegate.api.sink import Prepared
+
+        return Prepared()
+
+    def snapshot(self, checkpoint):
+        return ()
+
+    def close(self) -> None: ...
+
+
+def declared(folder: str, parallelism: int, *, of_a_frame: bool = False) -> float:
+    from tidegate import (
+        Count,
+        GlobalWindows,
+        RuntimeExecutionMode,
+        StreamExecutionEnvironment,
+        Sum,
+        WatermarkStrategy,
+    )
+    from tidegate.connectors import FileSource
+
+    env = StreamExecutionEnvironment.on_spark(parallelism=parallelism)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.spark.range(1).count()
+    began_s = time.monotonic()
+    if of_a_frame:
+        rows = env.from_spark(env.spark.read.parquet(folder))
+    else:
+        source = FileSource.parquet(folder, columns=["key", "value"])
+        rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows")
+    windows = GlobalWindows.create_with_end_of_stream_trigger()
+    totals = rows.key_by("key").window(windows).aggregate_batches(Count(), Sum("value"))
+    totals.sink_to(Nowhere())
+    env.execute("totals")
+    return time.monotonic() - began_s
+
+
+def session(parallelism: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
+    return (
         SparkSession.builder.master(f"local[{CORES}]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", str(parallelism))
         .getOrCreate()
     )
+
+
+def native(folder: str, parallelism: int) -> float:
+    from pyspark.sql import functions as sql
+
+    spark = session(parallelism)
+    spark.range(1).count()
+    began_s = time.monotonic()
+    rows = spark.read.parquet(folder).groupBy("key")
+    made = rows.agg(sql.count(sql.lit(1)).alias("count"), sql.sum("value").alias("total"))
+    made.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - began_s
+
+
+def apply_in_pandas(folder: str, parallelism: int) -> float:
+    import pandas as pd
+
+    spark = session(parallelism)
 
     def totals(rows: pd.DataFrame) -> pd.DataFrame:
         total = 0
@@ -126,28 +185,34 @@ def main() -> None:
     parser.add_argument("--parallelism", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", help="with the rows, if they are written already")
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
     parser.add_argument("--only", choices=CONTENDERS, help="run one once, and print its seconds")
     args = parser.parse_args()
     if args.only:
-        run = tidegate if args.only == "tidegate" else apply_in_pandas
+        runs = (tidegate, apply_in_pandas, declared, partial(declared, of_a_frame=True), native)
+        run = dict(zip(CONTENDERS, runs, strict=True))[args.only]
         print(f"seconds {run(args.folder, args.parallelism):.2f}")
         return
     with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
         folder = args.folder or f"{made}/rows"
         if not args.folder:
             write_rows(Path(folder), args.rows, args.keys)
-        seconds: dict[str, list[float]] = {each: [] for each in CONTENDERS}
+        seconds: dict[str, list[float]] = {each: [] for each in args.contenders}
         for number in range(args.rounds):
-            for contender in CONTENDERS:
+            for contender in args.contenders:
+                load = os.getloadavg()[0]
                 seconds[contender].append(alone(contender, folder, args.parallelism))
                 print(
-                    f"round {number + 1}  {contender:14} {seconds[contender][-1]:8.1f} s",
+                    f"round {number + 1}  {contender:20} {seconds[contender][-1]:8.1f} s"
+                    f"  (load before {load:.1f})",
                     flush=True,
                 )
-    own, other = (statistics.median(seconds[each]) for each in CONTENDERS)
-    print(
-        f"{args.rows:,} rows, {args.keys:,} keys: {own:.1f} s and {other:.1f} s, {other / own:.2f}×"
-    )
+    print(f"{args.rows:,} rows, {args.keys:,} keys")
+    medians = {each: statistics.median(times) for each, times in seconds.items()}
+    for own, other in RATIOS:
+        if own in medians and other in medians:
+            ratio = medians[other] / medians[own]
+            print(f"{own} {medians[own]:.1f} s, {other} {medians[other]:.1f} s: {ratio:.2f}×")
 
 
 def alone(contender: str, folder: str, parallelism: int) -> float:

@@ -379,6 +379,20 @@ def triggered(trigger: Trigger[Any, Any]) -> Any:
     )
 
 
+@pytest.mark.feature("F311")
+def test_global_windows_fire_at_the_end_of_the_input_where_they_are_told_to() -> None:
+    windows = GlobalWindows.create_with_end_of_stream_trigger()
+    with OperatorHarness(lambda stream: keyed(stream).window(windows).apply(listed)) as harness:
+        harness.process(("a", 1), timestamp=0)
+        harness.process(("b", 2))
+        harness.process(("a", 3), timestamp=9)
+        harness.watermark(1_000_000)
+        assert harness.take() == []
+        harness.end()
+        found = sorted([n for _, n in elements] for _, _, elements in harness.take())
+        assert found == [[1, 3], [2]]
+
+
 def test_global_windows_fire_by_their_trigger_alone() -> None:
     trigger = ContinuousProcessingTimeTrigger.of(Time.milliseconds(10))
     with OperatorHarness(triggered(trigger), start_ms=1_000) as harness:

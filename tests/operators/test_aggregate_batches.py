@@ -230,3 +230,15 @@ def test_a_schema_that_changed_since_the_snapshot_is_refused_by_column() -> None
 def test_results_do_not_take_the_name_of_a_column() -> None:
     with pytest.raises(GraphError, match="there is a column 'x' already"):
         step(Sum("x").alias("x")).process(batch([(1, 1)], pa.int64()))
+
+
+def test_a_mean_of_whole_numbers_may_be_of_a_great_sum() -> None:
+    total = step(Mean("x"))
+    total.process(pa.record_batch({"k": [1, 1], "x": [2**53 + 1, 2**53 + 1]}))
+    assert total.rows[-1]["x_mean"] == 2.0**53
+
+
+def test_extremes_of_what_is_no_number_are_taken_without_a_warning() -> None:
+    total = step(Max("x"), Min("x"))
+    total.process(pa.record_batch({"k": [1, 1], "x": pa.array([math.nan, 1.0], pa.float32())}))
+    assert math.isnan(total.rows[-1]["x_max"]) and total.rows[-1]["x_min"] == 1.0

@@ -13,6 +13,7 @@ from tidegate import (
     BroadcastProcessFunction,
     DataStream,
     EventTimeSessionWindows,
+    GlobalWindows,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapStateDescriptor,
@@ -30,7 +31,7 @@ from tidegate import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from tidegate.aggregates import Count, Sum
+from tidegate.aggregates import Count, First, Max, Mean, Min, Sum
 
 Program = Callable[[StreamExecutionEnvironment], DataStream[Any]]
 PROGRAMS: dict[str, Program] = {}
@@ -301,6 +302,29 @@ def aggregates_of_batches(env: StreamExecutionEnvironment) -> DataStream[Any]:
     found = doubled.key_by("shop").running(Count(), Sum("amount"))
     totals = found.map(lambda row: (row["shop"], row["count"], row["amount_sum"]))
     return totals.key_by(lambda row: row[0]).reduce(lambda a, b: max(a, b))
+
+
+@program
+def totals_of_keys(env: StreamExecutionEnvironment) -> DataStream[Any]:
+    windows = GlobalWindows.create_with_end_of_stream_trigger()
+    keyed = (
+        env.from_arrow(table()).rebalance().filter(lambda row: row["number"] != 4).key_by("shop")
+    )
+    totals = keyed.window(windows).aggregate_batches(Count(), Sum("number"), Max("amount"))
+    return totals.map(lambda row: tuple(row.values()))
+
+
+@program
+def windows_of_columns(env: StreamExecutionEnvironment) -> DataStream[Any]:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+        lambda row, _: int(row["amount"] * 8)
+    )
+    windows = SlidingEventTimeWindows.of(Time.milliseconds(300), Time.milliseconds(100))
+    keyed = env.from_arrow(table(), strategy).key_by("shop").window(windows)
+    sums = keyed.aggregate_batches(Count(), Sum("number"), Mean("number"), First("amount"))
+    combined = env.from_arrow(table(), strategy).key_by("number").window(windows)
+    found = combined.aggregate_batches(Count(), Sum("number"), Mean("number"), Min("shop"))
+    return sums.union(found).map(lambda row: tuple(row.values()))
 
 
 @program

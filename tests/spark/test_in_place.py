@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.e2e.files import committed_rows
 from tests.e2e.watch import until
-from tests.spark.test_frames import everything
+from tests.spark.every_type import everything
 from tidegate import (
     DataStream,
     Duration,

@@ -19,7 +19,7 @@ from tidegate.connectors import CollectSink
 from tidegate.graph.job_graph import JobGraph
 from tidegate.model.ids import JobId, VertexId
 from tidegate.spark.batch.coordinators import Coordinators
-from tidegate.spark.batch.job import task_settings
+from tidegate.spark.batch.job import combiners, task_settings
 from tidegate.spark.batch.shuffle import WORDS, Said, Told, said_in
 from tidegate.spark.batch.stage import Stage, StageTask
 
@@ -62,6 +62,7 @@ def run_by_hand(graph: JobGraph) -> tuple[list[Any], list[Said]]:
             graph.plans[vertex.id],
             task_settings(graph),
             coordinators.events(vertex.id),
+            combiners=combiners(graph, vertex.id),
         )
         parts: list[pa.RecordBatch] = []
         for index in range(stage.parallelism):

@@ -17,7 +17,7 @@ from tidegate.api.pieces import TURN_S
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from tidegate.api.state.descriptors import (
         MapStateDescriptor,
@@ -405,6 +405,13 @@ class Operator:
         """True if rows that come as columns are evaluated as columns."""
         return "" in self.by_row.values()
 
+    def combiner(self) -> Combiner | None:
+        """Makes the combiner of rows that are sent to the operator; None if each row has to come.
+
+        Asked for in a batch only, of an operator whose rows come over keyed edges.
+        """
+        return None
+
     def check(self) -> None:
         """Called when the job is submitted, before anything is started; may block.
 
@@ -504,18 +511,39 @@ class KeyBy:
     key_type: TypeInformation | None = None
 
 
+class Combiner(Protocol):
+    """Joins rows of one key before they go over a keyed edge.
+
+    A plain picklable value until it is opened, where rows are sent.
+    """
+
+    def open(self, panes: Callable[[TypeInformation | None], KeyedPanes]) -> None:
+        """Called before any rows come. panes: makes empty state for keys of a type."""
+        ...
+
+    def add(self, batch: Batch) -> Sequence[Batch]:
+        """Takes rows in; gives what is to be sent now."""
+        ...
+
+    def flush(self) -> Sequence[Batch]:
+        """All that is held; nothing is held afterwards."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
     """The code of an edge. edge: index into ``Topology.edges``.
 
     partition: custom partitioner ``(key, number of targets) -> target``; for CUSTOM edges only.
-    read_as_columns: the operator behind the edge evaluates columns of rows.
+    read_as_columns: the operator behind the edge evaluates columns of rows. combiner: joins rows
+    before they are sent; None where each is sent.
     """
 
     edge: int
     key: KeyBy | None = None
     partition: Callable[[object, int], int] | None = None
     read_as_columns: bool = False
+    combiner: Combiner | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -509,9 +509,10 @@ class StreamExecutionEnvironment:
     ) -> DataStream[Any]:
         """A bounded stream of the rows of a Spark DataFrame: any table, file, JDBC or SQL query.
 
-        Spark writes it as Parquet once, when the job starts and before it takes slots; readers
-        keep positions in these files, which are deleted when the job has ended and keeps no
-        checkpoint. Rows come as Arrow batches, as dicts in functions of rows.
+        A batch on Spark reads it in place, a partition in a task. Else Spark writes it as Parquet
+        once, when the job starts and before it takes slots; readers keep positions in these files,
+        which are deleted when the job has ended and keeps no checkpoint. Rows come as Arrow
+        batches, as dicts in functions of rows.
 
         folder: where they are written; None is beside the checkpoints, or a temporary folder
         where there are none and Spark runs on this machine. Raises ConfigError, naming all columns

@@ -377,6 +377,9 @@ class WindowedStream(_Windowed[T]):
         sliding ones of event time with their own trigger. Each batch with rows that are late, but
         within the allowed lateness, gives the results of their keys anew.
 
+        ``GlobalWindows.create_with_end_of_stream_trigger()`` gives a row for each key once a
+        bounded input has ended, without columns of a window and without event time.
+
         >>> flights.key_by("carrier").window(
         ...     TumblingEventTimeWindows.of(Time.hours(1))
         ... ).aggregate_batches(Count(), Max("dep_delay"))

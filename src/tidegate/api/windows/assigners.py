@@ -315,14 +315,29 @@ class DynamicProcessingTimeSessionWindows(_DynamicGap):
 
 @dataclass(frozen=True)
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
-    """One window for all records of a key; fires only by a trigger that the program sets."""
+    """One window for all records of a key; fires only by a trigger that the program sets.
+
+    at_end: without one it fires once, when the input has ended.
+    """
 
     window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([])
+
+    at_end: bool = False
 
     @staticmethod
     def create() -> GlobalWindows:
         """The assigner of the one window."""
         return GlobalWindows()
+
+    @staticmethod
+    def create_with_end_of_stream_trigger() -> GlobalWindows:
+        """The assigner of the one window, which fires when a bounded input has ended.
+
+        >>> sales.key_by("shop").window(
+        ...     GlobalWindows.create_with_end_of_stream_trigger()
+        ... ).aggregate_batches(Count(), Sum("price"))
+        """
+        return GlobalWindows(at_end=True)
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
@@ -330,7 +345,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
         return [GlobalWindow.get()]
 
     def get_default_trigger(self, env: object = None) -> Trigger[Any, Any]:
-        return NeverTrigger()
+        return EventTimeTrigger() if self.at_end else NeverTrigger()
 
     def is_event_time(self) -> bool:
         return False

@@ -106,7 +106,12 @@ def window_aggregates(
     late_tag: str | None,
     call: str,
 ) -> Operator:
-    from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+    from tidegate.api.windows.assigners import (
+        GlobalWindows,
+        SlidingEventTimeWindows,
+        TumblingEventTimeWindows,
+    )
+    from tidegate.operators.windows.global_batches import GlobalAggregateBatchesOperator
     from tidegate.operators.windows.window_batches import (
         END,
         START,
@@ -114,12 +119,15 @@ def window_aggregates(
     )
 
     column = key_column(key, call)
+    if windows == GlobalWindows.create_with_end_of_stream_trigger():
+        checked = _checked(aggregates, [column], call)
+        return GlobalAggregateBatchesOperator(checked, column, key.key_type)
     if not isinstance(windows, TumblingEventTimeWindows | SlidingEventTimeWindows):
         raise GraphError(
             f"{call} has no windows like {windows!r}",
             where=call,
-            remedy="Use TumblingEventTimeWindows or SlidingEventTimeWindows; for others aggregate "
-            "row by row.",
+            remedy="Use TumblingEventTimeWindows, SlidingEventTimeWindows, or "
+            "GlobalWindows.create_with_end_of_stream_trigger(); for others aggregate row by row.",
         )
     checked = _checked(aggregates, [column, START, END], call)
     return WindowAggregateBatchesOperator(

@@ -17,7 +17,7 @@ from tidegate.api.state import ColumnStateDescriptor
 from tidegate.errors import GraphError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,10 +41,15 @@ class _Holder(Protocol):
 class Accumulator(Protocol):
     """One aggregate of all keys of a pane; says only how, and keeps everything in its columns.
 
-    type: Arrow's, of the results.
+    type: Arrow's, of the results. columns: that it keeps. combines: merging parts of the values in
+    their order gives to the bit what adding the values one after another gives.
     """
 
     type: pa.DataType
+    combines: bool
+
+    @property
+    def columns(self) -> Sequence[ColumnStateDescriptor]: ...
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         """Adds a value to each of the rows. stamps: their event times."""
@@ -65,9 +70,11 @@ class CountAccumulator:
     """Accumulates a count of values."""
 
     type = _LONG
+    combines = True
 
     def __init__(self, name: str) -> None:
         self._count = ColumnStateDescriptor(name, _LONG)
+        self.columns = (self._count,)
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         pane.column(self._count).at(np.add, rows, 1)
@@ -94,15 +101,21 @@ class FoldAccumulator:
         self._ufunc = ufunc
         self._value = ColumnStateDescriptor(name, arrow, neutral)
         self._seen = ColumnStateDescriptor(f"{name}.seen", pa.bool_())
+        self.columns = (self._value, self._seen)
+        # The order of additions shows in floating sums, and in decimal ones beyond 28 digits.
+        kinds = pa.types.is_integer(arrow) or pa.types.is_duration(arrow)
+        self.combines = kinds or ufunc not in (np.add, _ADD_OBJECTS)
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
-        pane.column(self._value).at(self._ufunc, rows, values)
+        with np.errstate(invalid="ignore", over="ignore"):
+            pane.column(self._value).at(self._ufunc, rows, values)
         pane.column(self._seen).put(rows, _TRUE)
 
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         """Folds the other values in; neutral ones change nothing."""
         seen = part.column(self._seen).get(rows)
-        pane.column(self._value).at(self._ufunc, rows, part.column(self._value).get(rows))
+        with np.errstate(invalid="ignore", over="ignore"):
+            pane.column(self._value).at(self._ufunc, rows, part.column(self._value).get(rows))
         pane.column(self._seen).put(rows[seen], _TRUE)
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
@@ -138,6 +151,8 @@ class MeanAccumulator:
     def __init__(self, total: FoldAccumulator, count: CountAccumulator) -> None:
         self._total = total
         self._count = count
+        self.columns = (*total.columns, *count.columns)
+        self.combines = total.combines
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         self._total.add(pane, rows, values, stamps)
@@ -161,6 +176,9 @@ class MeanAccumulator:
 
 class EndAccumulator:
     """Keeps the first or last value: by event time in windows, else by arrival."""
+
+    combines = False
+    columns = ()
 
     def __init__(self, name: str, arrow: pa.DataType, *, last: bool) -> None:
         self.type = arrow
@@ -209,6 +227,9 @@ class EndAccumulator:
 class CollectAccumulator:
     """All values, in Python lists."""
 
+    combines = False
+    columns = ()
+
     def __init__(self, name: str, arrow: pa.DataType) -> None:
         self.type = pa.list_(arrow)
         self._lists = ColumnStateDescriptor(name, self.type)
@@ -242,6 +263,8 @@ class CollectAccumulator:
 class DistinctAccumulator:
     """The different values, in Python sets."""
 
+    combines = False
+    columns = ()
     type = _LONG
 
     def __init__(self, name: str, arrow: pa.DataType) -> None:
@@ -383,7 +406,7 @@ def _distinct(values: Iterable[object]) -> set[object]:
 
 
 def _doubles(array: pa.Array) -> NDArray[np.float64]:
-    return array.cast(_DOUBLE).fill_null(0.0).to_numpy()
+    return array.cast(_DOUBLE, safe=False).fill_null(0.0).to_numpy()
 
 
 def array_of(values: Values, arrow: pa.DataType, missing: Values | None = None) -> pa.Array:

@@ -83,7 +83,7 @@ class SourceReaderOperator(SourceOperator):
         return getattr(self._source, "staged", None)
 
     def over(self, source: Source[object]) -> SourceReaderOperator:
-        """The same operator over another source, whose records are of the same kind."""
+        """Makes a copy that reads another source, with records of the same kind."""
         made = copy(self)
         made._source = source
         return made

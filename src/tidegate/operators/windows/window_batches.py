@@ -12,9 +12,7 @@ hold for later windows, and a row is late after it where it would have been with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
-from math import gcd
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,8 +24,14 @@ from tidegate.api.state import OperatorStateDescriptor, RedistributionMode
 from tidegate.errors import BadRecord
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, ArrowBatch
 from tidegate.operators.aggregates.aggregated_columns import AggregatedColumns
-from tidegate.operators.aggregates.groups import Groups
 from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch, first_row
+from tidegate.operators.windows.slices import (
+    SliceCombiner,
+    SlicedAggregates,
+    Slices,
+    check_columns,
+    columns_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +44,6 @@ if TYPE_CHECKING:
     from tidegate.api.state import KeyedPane, KeyedPanes
     from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
     from tidegate.model.elements import Batch, Watermark
-    from tidegate.operators.aggregates.aggregated_columns import ColumnValues
     from tidegate.typeinfo.types import TypeInformation
 
     Longs = NDArray[np.int64]
@@ -72,17 +75,21 @@ class WindowAggregateBatchesOperator(Operator):
         lateness_ms: int = 0,
         late_tag: str | None = None,
     ) -> None:
-        self._slices = _Slices(windows.size_ms, windows.slide_ms, windows.offset_ms)
+        self._slices = Slices(windows.size_ms, windows.slide_ms, windows.offset_ms)
         self._aggregates = aggregates
         self._key_column = key_column
         self.key_type = key_type
         self._lateness_ms = lateness_ms
         self._late_tag = late_tag
 
+    def combiner(self) -> SliceCombiner:
+        return SliceCombiner(self._slices, self._aggregates, self._key_column, self.key_type)
+
     def open(self, context: OperatorContext) -> None:
         self._name = context.info.name
         self._rows_max = context.info.settings.arrow_rows
         self._panes = context.state.keyed_panes(self.key_type)
+        self._sums = SlicedAggregates(self._slices, self._panes)
         self._dropped = context.tasks.metrics.counter("numLateRecordsDropped")
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._fired = _Fired(context)
@@ -99,13 +106,11 @@ class WindowAggregateBatchesOperator(Operator):
         given = arrow_batch(batch, self._name)
         if not len(given):
             return
+        schema = given.batch.schema
         if self._columns is None:
-            schema = given.batch.schema
-            self._columns = AggregatedColumns.of(
-                self._aggregates, self._key_column, schema, self._name
-            )
+            self._columns = columns_for(self._aggregates, self._key_column, schema, self._name)
         else:
-            self._columns.check(given.batch.schema)
+            check_columns(self._columns, schema)
         stamps = self._stamps(given)
         kept = self._in_time(given, stamps, out)
         if kept is not None:
@@ -115,7 +120,7 @@ class WindowAggregateBatchesOperator(Operator):
         key_groups = given.key_groups
         assert key_groups is not None, "a keyed edge gives key groups"
         rows = self._panes.index(given.batch.column(self._key_column), key_groups)
-        self._add(self._columns, given.batch, rows, stamps)
+        self._sums.take(self._columns, given.batch, rows, stamps)
         if self._lateness_ms:
             self._fire_again(self._columns, rows, stamps, out)
 
@@ -159,51 +164,6 @@ class WindowAggregateBatchesOperator(Operator):
             else:
                 out.emit_side(self._late_tag, _plain(_chosen(given, late)))
         return ~late if in_window is None else in_window & ~late
-
-    def _add(
-        self, columns: AggregatedColumns, batch: pa.RecordBatch, rows: Longs, stamps: Longs
-    ) -> None:
-        values = columns.values(batch.column)
-        slices = self._slices
-        begin = slices.starts_of(int(stamps.min()))
-        if int(stamps.max()) < begin + slices.length_ms:
-            self._add_to_slice(columns, begin, rows, values, stamps)
-            return
-        number = (stamps - begin) // slices.length_ms
-        groups = Groups.of(number, int(number.max()) + 1)
-        order = groups.order
-        rows, stamps = rows.take(order), stamps.take(order)
-        values = [None if each is None else each.ordered(order) for each in values]
-        ends = (groups.starts + groups.lengths).tolist()
-        for slice_number, start, stop in zip(
-            groups.keys.tolist(), groups.starts.tolist(), ends, strict=True
-        ):
-            self._add_to_slice(
-                columns,
-                begin + slice_number * slices.length_ms,
-                rows[start:stop],
-                [None if each is None else each.piece(start, stop) for each in values],
-                stamps[start:stop],
-            )
-
-    def _add_to_slice(
-        self,
-        columns: AggregatedColumns,
-        start: int,
-        rows: Longs,
-        values: list[ColumnValues | None],
-        stamps: Longs,
-    ) -> None:
-        pane = self._panes.pane(start)
-        pane.add(rows)
-        for accumulator, each in zip(columns.accumulators, values, strict=True):
-            if each is None:
-                accumulator.add(pane, rows, rows, stamps)
-            elif each.valid is None:
-                accumulator.add(pane, rows, each.values, stamps)
-            else:
-                valid = each.valid
-                accumulator.add(pane, rows[valid], each.values[valid], stamps[valid])
 
     # Windows out
 
@@ -297,40 +257,6 @@ class WindowAggregateBatchesOperator(Operator):
         if self._watermark_ms >= self._fired.restored_max_ms:
             return self._watermark_ms
         return np.maximum(self._fired.restored_ms(given.key_groups), self._watermark_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slices:
-    """How windows cut time into slices; its arithmetic is for a number as for an array."""
-
-    size_ms: int
-    slide_ms: int
-    offset_ms: int
-
-    @property
-    def length_ms(self) -> int:
-        return gcd(self.size_ms, self.slide_ms)
-
-    def starts_of(self, stamps: Any) -> Any:
-        return stamps - (stamps - self.offset_ms) % self.length_ms
-
-    def last_end(self, stamps: Any) -> Any:
-        return stamps - (stamps - self.offset_ms) % self.slide_ms + self.size_ms
-
-    def in_window(self, stamps: Longs) -> NDArray[np.bool_] | None:
-        """Times that lie in a window; None for all, where windows leave no gaps."""
-        if self.slide_ms <= self.size_ms:
-            return None
-        return (stamps - self.offset_ms) % self.slide_ms < self.size_ms
-
-    def windows(
-        self, slice_start: int, from_ms: int = MIN_TIMESTAMP_MS, to_ms: int = MAX_WATERMARK_MS
-    ) -> range:
-        """Starts of the windows that hold a slice, above from_ms, up to to_ms; descending."""
-        last = self.last_end(slice_start) - self.size_ms
-        if last > to_ms:
-            last -= -((to_ms - last) // self.slide_ms) * self.slide_ms
-        return range(last, max(slice_start - self.size_ms, from_ms), -self.slide_ms)
 
 
 class _Fired:

@@ -240,12 +240,28 @@ class ChannelOutput:
                 self._room.crowded(self.id, batches)
 
 
-class Outputs:
-    """All channels that a subtask writes. room: theirs."""
+class Holding(Protocol):
+    """A route that holds rows back."""
 
-    def __init__(self, channels: Sequence[ChannelOutput], room: Room) -> None:
+    def flush(self, now_ms: int) -> None:
+        """Gives what it holds to the channels."""
+        ...
+
+
+class Outputs:
+    """All channels that a subtask writes. room: theirs. combined: routes that hold rows back."""
+
+    def __init__(
+        self, channels: Sequence[ChannelOutput], room: Room, combined: Sequence[Holding] = ()
+    ) -> None:
         self.channels = channels
         self.room = room
+        self._combined = combined
+
+    def release_combined(self, now_ms: int) -> None:
+        """Have routes that combine rows give what they hold to the channels."""
+        for route in self._combined:
+            route.flush(now_ms)
 
     def mark(self, mark: Mark) -> None:
         for channel in self.channels:

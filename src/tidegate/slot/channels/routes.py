@@ -21,7 +21,7 @@ from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tidegate.api.operator import KeyBy, OutputPlan
+    from tidegate.api.operator import Combiner, KeyBy, OutputPlan
     from tidegate.clock import Clock
     from tidegate.loops.forms import Loops
     from tidegate.model.chance import Chance
@@ -47,6 +47,23 @@ class WayOut:
 
     def accept(self, batch: Batch) -> None:
         self._route.batch(batch, self._clock.monotonic_ms())
+
+
+class CombinedRoute:
+    """Spreads what a combiner makes of rows."""
+
+    def __init__(self, combiner: Combiner, route: Route) -> None:
+        self._combiner = combiner
+        self._route = route
+
+    def batch(self, batch: Batch, now_ms: int) -> None:
+        for part in self._combiner.add(batch):
+            self._route.batch(part, now_ms)
+
+    def flush(self, now_ms: int) -> None:
+        """Spreads what the combiner still holds."""
+        for part in self._combiner.flush():
+            self._route.batch(part, now_ms)
 
 
 class _Broadcast:

@@ -5,6 +5,7 @@ gate → head of the chain … its tail → routes → outputs. Nothing is resto
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -15,7 +16,7 @@ from tidegate.checkpoint.channel_state.file_format import InputChannelInfo, Resu
 from tidegate.loops.forms import loops
 from tidegate.slot.channels.gate import Gate, InputChannel
 from tidegate.slot.channels.output import ChannelOutput, Outputs, Room
-from tidegate.slot.channels.routes import WayOut, make_route
+from tidegate.slot.channels.routes import CombinedRoute, WayOut, make_route
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput, LastInputs
 from tidegate.slot.subtask.context import context_of
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.api.operator import OutputPlan
+    from tidegate.api.state import KeyedPanes
     from tidegate.checkpoint.channel_state.file_format import ChannelInfo
     from tidegate.model.deployment import Deployment
     from tidegate.model.ids import ChannelId
+    from tidegate.slot.channels.routes import Route
     from tidegate.slot.subtask.host import Host
+    from tidegate.typeinfo.types import TypeInformation
 
 
 class States(Protocol):
@@ -74,7 +78,7 @@ def build(plan: VertexPlan, deployment: Deployment, host: Host, states: States) 
         host,
     )
     chain = _chain(plan, deployment, host, states, room, turns)
-    outputs = Outputs(_outputs(plan, deployment, host, chain, room), room)
+    outputs = _outputs(plan, deployment, host, chain, room)
     places = _in_flight_places(deployment, host)
     return Subtask(deployment, host, gate, chain, outputs, turns, places)
 
@@ -117,7 +121,7 @@ def _chain(
 
 def _outputs(
     plan: VertexPlan, deployment: Deployment, host: Host, chain: Chain, room: Room
-) -> list[ChannelOutput]:
+) -> Outputs:
     topology, slot = deployment.deploy.topology, deployment.settings.slot
     by_edge = {
         edge: [
@@ -132,9 +136,13 @@ def _outputs(
         ]
         for edge, channels in groupby(deployment.outputs, key=lambda each: each[1].edge)
     }
+    combined: list[CombinedRoute] = []
     for output in plan.outputs:
-        _add_route(output, by_edge[output.edge], deployment, host, chain)
-    return [channel for output in plan.outputs for channel in by_edge[output.edge]]
+        route = _add_route(output, by_edge[output.edge], deployment, host, chain)
+        if isinstance(route, CombinedRoute):
+            combined.append(route)
+    channels = [channel for output in plan.outputs for channel in by_edge[output.edge]]
+    return Outputs(channels, room, combined)
 
 
 def _add_route(
@@ -143,7 +151,7 @@ def _add_route(
     deployment: Deployment,
     host: Host,
     chain: Chain,
-) -> None:
+) -> Route:
     topology = deployment.deploy.topology
     edge = topology.edges[output.edge]
     source, target = topology.vertex(edge.source), topology.vertex(edge.target)
@@ -157,8 +165,18 @@ def _add_route(
         chance=host.chance,
         where=f"the edge from '{source.name}' to '{target.name}'",
     )
+    if output.combiner is not None:
+        output.combiner.open(partial(_panes, f"operator '{target.name}'"))
+        route = CombinedRoute(output.combiner, route)
     out = chain.operators[edge.operator].out
     out.add_way_out(WayOut(route, host.clock), channels, edge.tag)
+    return route
+
+
+def _panes(where: str, key_type: TypeInformation | None) -> KeyedPanes:
+    from tidegate.state.columns.columnar import KeyedColumnStates  # loads Arrow
+
+    return KeyedColumnStates(where).keyed_panes(key_type)
 
 
 def _in_flight_places(deployment: Deployment, host: Host) -> InFlightPlaces:

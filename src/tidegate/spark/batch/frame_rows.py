@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -14,8 +14,10 @@ from tidegate.model.elements import ArrowBatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidegate.api.operator import VertexPlan
     from tidegate.api.source import EnumeratorContext, ReaderContext, SplitEnumerator
     from tidegate.model.ids import CheckpointId
+    from tidegate.operators.sources.source import SourceReaderOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +116,9 @@ class FrameRowsReader:
     def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
     def close(self) -> None: ...
+
+
+def reading(plan: VertexPlan, rows: FrameRows) -> VertexPlan:
+    """A plan whose source reads these rows."""
+    source, *others = plan.operators
+    return replace(plan, operators=(cast("SourceReaderOperator", source).over(rows), *others))

@@ -12,30 +12,43 @@ into files, as for a stream.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyspark.sql import functions as sql
-
-from tidegate.spark.frames import StagedFrame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.ids import OperatorId, VertexId
     from tidegate.model.topology import Topology
 
-Reader = "VertexId | None"
-"""Who reads the rows of a step: another one, or the driver."""
+
+@runtime_checkable
+class StagedFrame(Protocol):
+    """A DataFrame that can be written into files, as a ``Staged``, or be read in place."""
+
+    @property
+    def frame(self) -> DataFrame:
+        """The query that Spark computes."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the records."""
+        ...
+
+    @property
+    def can_be_read_in_place(self) -> bool:
+        """True if a batch can find out how many partitions it has."""
+        ...
 
 
 class FramesInPlace:
-    """The DataFrames of a job that its tasks read; the others have to be written before.
-
-    Raises nothing: what a frame cannot do is found when it is planned.
-    """
+    """The DataFrames of a job that its tasks read; the others have to be written before."""
 
     def __init__(self, graph: JobGraph) -> None:
         self._topology = graph.topology
@@ -94,7 +107,7 @@ def readers_of(topology: Topology, vertex: VertexId) -> frozenset[VertexId | Non
 
 
 def sources_of(topology: Topology, reader: VertexId | None) -> list[VertexId]:
-    """Steps that one reads, each once."""
+    """Steps whose rows a step reads, or the driver, each once."""
     if reader is None:
         return [each.id for each in topology.vertices if not topology.outputs(each.id)]
     return list(dict.fromkeys(topology.edges[edge].source for edge in topology.inputs(reader)))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from flinkformat.snapshots import MasterState
+    from tidegate.api.operator import Combiner
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.ids import JobId, OperatorId, VertexId
     from tidegate.model.settings import JobSettings
@@ -213,6 +214,7 @@ class BatchJob:
             self._start.checkpoint,
             {each.index: start for each in subtasks if (start := self._start.subtasks.get(each))},
             self._start.event_times.get(vertex),
+            combiners=self._combiners(vertex),
         )
         parallelism = stage.parallelism
         if stage.inputs:
@@ -226,6 +228,15 @@ class BatchJob:
             made = made.persist(StorageLevel.DISK_ONLY)
             self._kept.append(made)
         return made
+
+    def _combiners(self, vertex: VertexId) -> dict[int, Combiner]:
+        """Combiners of rows that are sent, by edge, in a batch that gives each result once.
+
+        A batch that goes on from a snapshot may have late rows, which are counted one by one.
+        """
+        if self._savepoint is not None or self._start.checkpoint is not None:
+            return {}
+        return combiners(self._graph, vertex)
 
     def _made(self, stage: Stage, given: DataFrame) -> DataFrame:
         function = stage_function(stage)
@@ -294,6 +305,17 @@ class StagedInputs:
     def delete(self) -> None:
         for root in set(self._roots.values()):
             Stores().open(root).delete_folder(self._folder)
+
+
+def combiners(graph: JobGraph, vertex: VertexId) -> dict[int, Combiner]:
+    """Combiners of the operators behind a vertex, by the edge to them."""
+    topology, found = graph.topology, dict[int, "Combiner"]()
+    for edge in topology.outputs(vertex):
+        if topology.edges[edge].partitioner is Partitioner.HASH:
+            made = graph.plan(topology.edges[edge].target).operators[0].combiner()
+            if made is not None:
+                found[edge] = made
+    return found
 
 
 def _united(frames: Sequence[DataFrame]) -> DataFrame:

@@ -13,10 +13,9 @@ import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.api.functions import SnapshotContext
-from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.model.chance import SeededChance
@@ -25,9 +24,7 @@ from tidegate.model.deployment import Deployment
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     MIN_TIMESTAMP_MS,
-    ArrowBatch,
     EndOfData,
-    RowBatch,
     Watermark,
 )
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId
@@ -39,7 +36,8 @@ from tidegate.slot.job import LocalState
 from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads
 from tidegate.slot.subtask.builder import build, load
 from tidegate.slot.subtask.hosted import close_after_calls, restore
-from tidegate.spark.batch.frame_rows import FrameRows
+from tidegate.spark.batch.channels import AT_ONCE_ROWS, GATHERED_ROWS, ToSubtask, Unbounded
+from tidegate.spark.batch.frame_rows import FrameRows, reading
 from tidegate.spark.batch.shuffle import (
     BATCH_BYTES,
     ONLY,
@@ -60,13 +58,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import structlog
 
+    from tidegate.api.operator import Combiner, VertexPlan
     from tidegate.errors import TidegateError
     from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
-    from tidegate.model.elements import Barrier, Batch, Element, Mark, OperatorEvent
+    from tidegate.model.elements import Barrier, Mark, OperatorEvent
     from tidegate.model.ids import ChannelId, CheckpointId, JobId, OperatorId, VertexId
     from tidegate.model.restore import SubtaskRestore
     from tidegate.model.settings import JobSettings
-    from tidegate.operators.sources.source import SourceReaderOperator
     from tidegate.slot.subtask.chain import Chain, ChainedOperator
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.host import Host
@@ -74,12 +72,6 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.subtask import Subtask
     from tidegate.spark.batch.frame_rows import FramePartitions
     from tidegate.state.scope import StateScope
-
-_AT_ONCE_ROWS: Final = 65_536
-"""Rows for one subtask that are gathered before they are given to Spark, at most."""
-
-_GATHERED_ROWS: Final = 8 * _AT_ONCE_ROWS
-"""Rows that are gathered for all subtasks of a step, where each gets at least a full batch."""
 
 _SUBTASK_BITS: Final = 32
 _CALLS_AT_ONCE: Final = 4
@@ -100,7 +92,8 @@ class Stage:
     import path on the same machine, else (). barrier: of the savepoint that the batch ends with.
     restored, restores: the snapshot that it starts from, and the state in it by subtask.
     event_time_ms: where event time had come in it. frame: how tasks find the rows of a DataFrame
-    that Spark gives them; None where the source reads, or the shuffle is read.
+    that Spark gives them; None where the source reads, or the shuffle is read. combiners: join rows
+    before they are sent, by edge.
     """
 
     job: JobId
@@ -117,6 +110,7 @@ class Stage:
     restores: Mapping[int, SubtaskRestore] = field(default_factory=dict[int, "SubtaskRestore"])
     event_time_ms: int | None = None
     frame: FramePartitions | None = None
+    combiners: Mapping[int, Combiner] = field(default_factory=dict[int, "Combiner"])
 
     @property
     def parallelism(self) -> int:
@@ -202,7 +196,7 @@ class StageHost:
     """The `Host` of a subtask in a task of Spark. attempt: no two tasks have the same.
 
     writer: takes what it emits. words: what its operators say. failure: of the subtask. share: of a
-    savepoint, once it is written. rows: of a DataFrame, given by Spark. subtask: once it is built.
+    savepoint, once it is written. subtask: once it is built.
     """
 
     subtask: Subtask
@@ -224,18 +218,12 @@ class StageHost:
         self.share: CheckpointAcknowledged | None = None
         self.moved = asyncio.Event()
         self.loop = asyncio.new_event_loop()
-        self.channels: list[_ToSubtask] = []
+        self.channels: list[ToSubtask] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.resources = TaskResources(stage, attempt, self.chance.bits64, self.loop)
-        self.rows = None if stage.frame is None else FrameRows(stage.frame.schema)
 
-    def build(self) -> None:
+    def build(self, plan: VertexPlan) -> None:
         """Make the subtask. Raises what stands in its way, such as code that cannot be loaded."""
-        plan = load(self.deployment)
-        if self.rows is not None:
-            source, *others = plan.operators
-            source = cast("SourceReaderOperator", source).over(self.rows)
-            plan = replace(plan, operators=(source, *others))
         self.subtask = build(plan, self.deployment, self, self.resources)
 
     async def moves(self) -> None:
@@ -296,17 +284,17 @@ class StageHost:
     def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
         self.words.append(Told(operator, event))
 
-    def to_producer(self, channel: ChannelId) -> _Unbounded:
-        return _Unbounded()
+    def to_producer(self, channel: ChannelId) -> Unbounded:
+        return Unbounded()
 
-    def to_consumer(self, channel: ChannelId) -> _ToSubtask:
+    def to_consumer(self, channel: ChannelId) -> ToSubtask:
         edge = self.deployment.deploy.topology.edges[channel.edge]
         readers = self.deployment.deploy.topology.vertex(edge.target).parallelism
-        made = _ToSubtask(
+        made = ToSubtask(
             self.writer,
             channel,
             ordered=edge.partitioner is Partitioner.HASH,
-            rows_max=max(self.deployment.settings.slot.rows, _GATHERED_ROWS // readers),
+            rows_max=max(self.deployment.settings.slot.rows, GATHERED_ROWS // readers),
         )
         self.channels.append(made)
         return made
@@ -379,6 +367,7 @@ class StageTask:
         self._heard: list[Said] = []
         self._watermarks: dict[int, int] = {}
         self._figures: SubtaskFigures | None = None
+        self._rows = None if stage.frame is None else FrameRows(stage.frame.schema)
 
     @property
     def _subtask(self) -> Subtask:
@@ -405,15 +394,24 @@ class StageTask:
 
     def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with contextlib.closing(self._host.loop):
-            self._host.build()
+            self._host.build(self._plan())
             yield from self._from_first_to_last(batches)
+
+    def _plan(self) -> VertexPlan:
+        """The code of the vertex as it runs here. Raises UserCodeFailed if it cannot be loaded."""
+        plan = load(self._host.deployment)
+        if self._rows is not None:
+            plan = reading(plan, self._rows)
+        of_edge = self._stage.combiners.get
+        outputs = tuple(replace(each, combiner=of_edge(each.edge)) for each in plan.outputs)
+        return replace(plan, outputs=outputs)
 
     def _from_first_to_last(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         subtask = self._subtask
         try:
             self._on_loop(self._begin())
-            if self._host.rows is not None:
-                yield from self._feed(self._host.rows, batches)
+            if self._rows is not None:
+                yield from self._feed(self._rows, batches)
             elif subtask.input.is_source:
                 for _ in batches:
                     pass
@@ -436,7 +434,7 @@ class StageTask:
         subtask = self._subtask
         subtask.ending.goes_on = self._stage.barrier is not None
         for output in subtask.outputs.channels:
-            output.resize(_AT_ONCE_ROWS)
+            output.resize(AT_ONCE_ROWS)
             output.granted(sys.maxsize)
         files, checksums = self._host.resources.storage.files, subtask.deployment.deploy.checksums
         restore(subtask, StateReader(files, checksums))
@@ -559,6 +557,7 @@ class StageTask:
 
     async def _leave(self) -> None:
         """Complete what need not be committed; the driver does the rest once all have ended."""
+        self._subtask.outputs.release_combined(self._host.clock.monotonic_ms())
         self._subtask.outputs.flush()
         for each in reversed(self._subtask.chain.operators):
             if not self._leaves_commits(each):
@@ -586,60 +585,6 @@ class StageTask:
             topology.vertex(topology.edges[e].target).parallelism for e in self._stage.outputs
         ]
         return range(max(counts, default=1))
-
-
-class _Unbounded:
-    """The sending end of an input: Spark sends what is asked for."""
-
-    def grant(self) -> None: ...
-
-    def resize(self, rows: int) -> None: ...
-
-
-class _ToSubtask:
-    """The reading end of a channel. ordered: records with event times come in their order.
-
-    rows_max: so many rows as columns are gathered.
-    """
-
-    def __init__(
-        self, writer: ShuffleWriter, channel: ChannelId, *, ordered: bool, rows_max: int
-    ) -> None:
-        self._writer = writer
-        self._edge = channel.edge
-        self._target = channel.consumer
-        self._ordered = ordered
-        self._rows_max = min(rows_max, _AT_ONCE_ROWS)
-        self._gathered: list[ColumnRows] = []
-        self._rows = 0
-
-    def send(self, element: Element) -> int:
-        if isinstance(element, RowBatch) and self._ordered and element.timestamps_ms is not None:
-            self._writer.records(element, self._edge, self._target)
-        elif isinstance(element, ColumnRows):
-            self._gather(element)
-        elif isinstance(element, RowBatch | ArrowBatch):
-            self.flush()
-            self._write(element)
-        elif isinstance(element, Watermark):
-            self._writer.watermarks[self._edge] = element.ms
-        return 0
-
-    def _gather(self, batch: ColumnRows) -> None:
-        if self._gathered and self._gathered[0].shape != batch.shape:
-            self.flush()
-        self._gathered.append(batch)
-        self._rows += len(batch)
-        if self._rows >= self._rows_max:
-            self.flush()
-
-    def flush(self) -> None:
-        gathered, self._gathered, self._rows = self._gathered, [], 0
-        if gathered:
-            self._write(joined(gathered))
-
-    def _write(self, batch: Batch) -> None:
-        self._writer.batch(batch, self._edge, self._target)
 
 
 class _FailedBefore(Exception):
