@@ -23,7 +23,7 @@ from tidegate.config.log import process_log
 from tidegate.driver.thread import start_driver
 from tidegate.errors import SlotLost
 from tidegate.rest.serve import archive, rest_server
-from tidegate.spark.batch.client import BatchClient
+from tidegate.spark.batch.client import start_batch
 from tidegate.spark.interrupts import SLOT_TAG, keep_slots_at_signals
 from tidegate.spark.session import (
     check_cores,
@@ -99,7 +99,7 @@ class SparkRuntime:
         shipment = ship(spark.sparkContext) if ships else None
         if shuffles:
             savepoints = self._configuration.get(execution.END_WITH_SAVEPOINT)
-            return BatchClient(graph, spark, savepoints, shipment).start()
+            return start_batch(graph, spark, savepoints, shipment)
         address = driver_address(spark)
         security = LinkSecurity(graph.settings.links, address.bind)
         if not is_loopback(address.bind):

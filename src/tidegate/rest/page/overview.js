@@ -52,7 +52,7 @@ function Graph({ watched, picture, chosen, choose }) {
         ${picture.edges.map((edge, index) => html`<${Flow} key=${`edge ${index}`} edge=${edge} points=${layout.edge(edge.from, edge.to, String(index)).points} rates=${watched.of(edge.from)} down=${!fits} />`)}
         ${picture.vertices.map((vertex) => html`
           <${Step} key=${vertex.id} vertex=${vertex} at=${layout.node(vertex.id)} rates=${watched.of(vertex.id)} fed=${picture.edges.some((edge) => edge.to === vertex.id)}
-            now=${picture.job.now} chosen=${vertex.id === chosen} choose=${() => choose(vertex.id === chosen ? null : vertex.id)} />`)}
+            now=${picture.job.now} in_turn=${Boolean(picture.job.tasks)} chosen=${vertex.id === chosen} choose=${() => choose(vertex.id === chosen ? null : vertex.id)} />`)}
       </svg>
     </div>`;
 }
@@ -79,8 +79,8 @@ function Flow({ edge, points, rates, down }) {
     </g>`;
 }
 
-function Step({ vertex, at, rates, fed, now, chosen, choose }) {
-  const state = state_of(vertex);
+function Step({ vertex, at, rates, fed, now, in_turn, chosen, choose }) {
+  const state = state_of(vertex, in_turn);
   const watermark = watermark_of(vertex);
   const left = at.x - WIDTH / 2;
   const top = at.y - HEIGHT / 2;
@@ -89,9 +89,9 @@ function Step({ vertex, at, rates, fed, now, chosen, choose }) {
   const total = (figure) => compact(vertex.subtasks.reduce((sum, each) => sum + each[figure], 0));
   const flow = (into, out, each) => `${fed ? `${into}${each} in, ` : ''}${out}${each} out`;
   const flows = rates ? flow(compact(rates.in), compact(rates.out), '/s')
-    : state === 'FINISHED' ? flow(total('rows_in'), total('rows_out'), '') : 'no rates yet';
+    : state === 'FINISHED' || done_of(vertex) > 0 ? flow(total('rows_in'), total('rows_out'), '') : 'no rates yet';
   const working = rates ? `${percent(busy)} busy${uneven(vertex, busy)}` : '';
-  const time = watermark === null ? 'no event time' : `event time ${lag(watermark, now)}`;
+  const time = in_turn ? `${whole(done_of(vertex))} of ${whole(vertex.parallelism)} ${vertex.parallelism === 1 ? 'task' : 'tasks'} done` : watermark === null ? 'no event time' : `event time ${lag(watermark, now)}`;
   const spoken = `${vertex.name}, ${vertex.parallelism} ${vertex.parallelism === 1 ? 'task' : 'tasks'}, ${state.toLowerCase()}, ${flows}, ${working}, ${percent(blocked)} backpressured, ${time}`;
   return html`
     <g class=${`step ${state.toLowerCase()}${chosen ? ' chosen' : ''}`} transform=${`translate(${left} ${top})`} role="button" tabindex="0"
@@ -112,6 +112,8 @@ function Step({ vertex, at, rates, fed, now, chosen, choose }) {
       <text x=${WIDTH - 12} y="102" text-anchor="end" class="faint">${blocked > 0.005 ? `${percent(blocked)} backpressured` : ''}</text>
     </g>`;
 }
+
+const done_of = ({ subtasks }) => subtasks.filter((each) => each.state === 'FINISHED').length;
 
 /** The busiest task, where it works far more than the mean of its step. */
 function uneven({ subtasks }, mean) {
@@ -135,6 +137,7 @@ function Tasks({ vertex, now, close }) {
     <section class="panel" aria-labelledby="tasks">
       <h2 id="tasks">${vertex.name}</h2>
       <button class="close" onClick=${close} aria-label="Close the tasks of this step">×</button>
+      ${vertex.stage && html`<p class="faint">Spark runs it as ${vertex.stage.page ? html`<a href=${vertex.stage.page}>stage ${vertex.stage.number}</a>` : `stage ${vertex.stage.number}`}.</p>`}
       <ul class="operators">${vertex.operators.map((each) => html`
         <li><b>${each.name}</b>${each.uid && html` <code>${each.uid}</code>`}
           ${each.functions.map((one) => html`<small>${one.call} ${one.by_row ? `runs ${one.each} by ${one.each}: ${one.by_row}` : 'runs vectorized, on whole columns'}</small>`)}

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.clock import SystemClock
-from tidegate.config.log import process_log
 from tidegate.model.chance import SeededChance
-from tidegate.model.control import Accepted, CheckpointAcknowledged, Deploy
+from tidegate.model.control import Accepted, CheckpointAcknowledged, Deploy, ExecutionState
 from tidegate.model.deployment import Deployment
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
@@ -49,6 +48,7 @@ from tidegate.spark.batch.shuffle import (
     ShuffleWriter,
     Told,
 )
+from tidegate.spark.batch.telling import LastWords, SparkTask, telling
 from tidegate.spark.slot_task import imports_from
 from tidegate.state.backend import OperatorBackend, keyed_backend
 from tidegate.storage.checkpoints import CheckpointStorage
@@ -61,9 +61,10 @@ if TYPE_CHECKING:
     import structlog
 
     from tidegate.errors import TidegateError
-    from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
+    from tidegate.model.control import CheckpointDeclined, SlotInvitation, SubtaskFigures
     from tidegate.model.elements import Barrier, Batch, Element, Mark, OperatorEvent
     from tidegate.model.ids import ChannelId, CheckpointId, JobId, OperatorId, VertexId
+    from tidegate.model.metrics import Metrics
     from tidegate.model.restore import SubtaskRestore
     from tidegate.model.settings import JobSettings
     from tidegate.operators.sources.source import SourceReaderOperator
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.subtask.subtask import Subtask
     from tidegate.spark.batch.frame_rows import FramePartitions
+    from tidegate.spark.batch.telling import Telling
     from tidegate.state.scope import StateScope
 
 _AT_ONCE_ROWS: Final = 65_536
@@ -100,7 +102,8 @@ class Stage:
     import path on the same machine, else (). barrier: of the savepoint that the batch ends with.
     restored, restores: the snapshot that it starts from, and the state in it by subtask.
     event_time_ms: where event time had come in it. frame: how tasks find the rows of a DataFrame
-    that Spark gives them; None where the source reads, or the shuffle is read.
+    that Spark gives them; None where the source reads, or the shuffle is read. invitation: to the
+    driver, for tasks to tell it what they do; None where it does not listen.
     """
 
     job: JobId
@@ -117,6 +120,7 @@ class Stage:
     restores: Mapping[int, SubtaskRestore] = field(default_factory=dict[int, "SubtaskRestore"])
     event_time_ms: int | None = None
     frame: FramePartitions | None = None
+    invitation: SlotInvitation | None = None
 
     @property
     def parallelism(self) -> int:
@@ -164,10 +168,20 @@ def stage_function(
                 batches = chain((first,), batches)
             else:
                 index = task.partitionId() - stage.frame.first
-            own = StageTask(stage, index, task.taskAttemptId())
-            yield from own.run(batches)
+            place = SparkTask(task.taskAttemptId(), task.stageId())
+            yield from run_task(stage, index, place, batches)
 
     return run_stage
+
+
+def run_task(
+    stage: Stage, index: int, place: SparkTask, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the next shuffle from those of the last; the driver is told meanwhile."""
+    deployment = deployment_of(stage, index, place.attempt)
+    began = place.began(deployment.execution)
+    with telling(stage.invitation, began, deployment.task_name, SystemClock()) as told:
+        yield from StageTask(stage, deployment, told).run(batches)
 
 
 class TaskResources:
@@ -198,8 +212,17 @@ class TaskResources:
         self._local.folders.close(over=True)
 
 
+def deployment_of(stage: Stage, index: int, attempt: int) -> Deployment:
+    """The subtask of a stage in one of its tasks."""
+    execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
+    deploy = Deploy(execution, stage.plan, stage.as_seen, {}, {}, {}, stage.restored)
+    if (start := stage.restores.get(index)) is not None:
+        deploy = replace(deploy, state=start.operators, checksums=start.checksums)
+    return Deployment(stage.job, stage.settings, deploy)
+
+
 class StageHost:
-    """The `Host` of a subtask in a task of Spark. attempt: no two tasks have the same.
+    """The `Host` of a subtask in a task of Spark.
 
     writer: takes what it emits. words: what its operators say. failure: of the subtask. share: of a
     savepoint, once it is written. rows: of a DataFrame, given by Spark. subtask: once it is built.
@@ -207,18 +230,17 @@ class StageHost:
 
     subtask: Subtask
 
-    def __init__(self, stage: Stage, index: int, attempt: int) -> None:
-        execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
-        deploy = Deploy(execution, stage.plan, stage.as_seen, {}, {}, {}, stage.restored)
-        if (start := stage.restores.get(index)) is not None:
-            deploy = replace(deploy, state=start.operators, checksums=start.checksums)
-        self.deployment = Deployment(stage.job, stage.settings, deploy)
+    def __init__(
+        self, stage: Stage, deployment: Deployment, log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        self.deployment = deployment
+        execution, attempt = deployment.execution, deployment.execution.attempt
         self.clock = SystemClock()
         self.chance = SeededChance(attempt)
-        self.log = process_log().bind(subtask=self.deployment.task_name)
+        self.log = log
         in_flight = ChannelStateStorage(_nothing, _never, self.chance.bits64, _never)
         self.channel_state = in_flight.writer(execution, 1)
-        self.writer = ShuffleWriter((stage.position << _SUBTASK_BITS) + index)
+        self.writer = ShuffleWriter((stage.position << _SUBTASK_BITS) + execution.subtask.index)
         self.words: list[Committables | Told] = []
         self.failure: TidegateError | None = None
         self.share: CheckpointAcknowledged | None = None
@@ -369,16 +391,18 @@ class StageHost:
 
 
 class StageTask:
-    """One subtask of a stage, from its first row to its last. attempt: as of `StageHost`."""
+    """One subtask of a stage, from its first row to its last. telling: to the driver."""
 
-    def __init__(self, stage: Stage, index: int, attempt: int) -> None:
+    def __init__(self, stage: Stage, deployment: Deployment, telling: Telling) -> None:
         self._stage = stage
-        self._index = index
-        self._host = StageHost(stage, index, attempt)
+        self._index = deployment.execution.subtask.index
+        self._telling = telling
+        self._host = StageHost(stage, deployment, telling.log)
         self._writer = self._host.writer
         self._heard: list[Said] = []
         self._watermarks: dict[int, int] = {}
         self._figures: SubtaskFigures | None = None
+        self._metrics: Metrics = {}
 
     @property
     def _subtask(self) -> Subtask:
@@ -396,6 +420,7 @@ class StageTask:
             pass
         except Exception as error:
             host.failure = as_ours(error, host.deployment.task_name)
+        self._telling.ends(self._last_words(is_whole=is_whole))
         if not is_whole:
             for _ in batches:  # Spark gives the rest whether or not anybody reads it
                 pass
@@ -403,9 +428,16 @@ class StageTask:
         self._writer.said([*self._heard, own], self._readers, to_all=not is_whole)
         yield from self._writer.take()
 
+    def _last_words(self, *, is_whole: bool) -> LastWords:
+        if is_whole:
+            return LastWords(ExecutionState.FINISHED, None, self._figures, self._metrics)
+        failure = self._host.failure
+        return LastWords(ExecutionState.FAILED if failure else ExecutionState.CANCELED, failure)
+
     def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with contextlib.closing(self._host.loop):
             self._host.build()
+            self._telling.begins(self._subtask)
             yield from self._from_first_to_last(batches)
 
     def _from_first_to_last(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -567,7 +599,7 @@ class StageTask:
         self._subtask.outputs.flush()
         for channel in self._host.channels:
             channel.flush()
-        self._figures = self._subtask.figures
+        self._figures, self._metrics = self._subtask.figures, self._subtask.metrics.read()
 
     def _leaves_commits(self, each: ChainedOperator) -> bool:
         """Leave what an operator would commit to the driver; false where there is nothing."""
