@@ -81,6 +81,8 @@ function Flow({ edge, points, rates, down }) {
 
 function Step({ vertex, at, rates, fed, now, in_turn, chosen, choose }) {
   const state = state_of(vertex, in_turn);
+  const done = done_of(vertex);
+  const waits = in_turn && (state === 'CREATED' || state === 'SCHEDULED');
   const watermark = watermark_of(vertex);
   const left = at.x - WIDTH / 2;
   const top = at.y - HEIGHT / 2;
@@ -89,12 +91,12 @@ function Step({ vertex, at, rates, fed, now, in_turn, chosen, choose }) {
   const total = (figure) => compact(vertex.subtasks.reduce((sum, each) => sum + each[figure], 0));
   const flow = (into, out, each) => `${fed ? `${into}${each} in, ` : ''}${out}${each} out`;
   const flows = rates ? flow(compact(rates.in), compact(rates.out), '/s')
-    : state === 'FINISHED' || done_of(vertex) > 0 ? flow(total('rows_in'), total('rows_out'), '') : 'no rates yet';
+    : state === 'FINISHED' || done > 0 ? flow(total('rows_in'), total('rows_out'), '') : waits ? 'not begun' : 'no rates yet';
   const working = rates ? `${percent(busy)} busy${uneven(vertex, busy)}` : '';
-  const time = in_turn ? `${whole(done_of(vertex))} of ${whole(vertex.parallelism)} ${vertex.parallelism === 1 ? 'task' : 'tasks'} done` : watermark === null ? 'no event time' : `event time ${lag(watermark, now)}`;
+  const time = in_turn ? `${whole(done)} of ${whole(vertex.parallelism)} ${vertex.parallelism === 1 ? 'task' : 'tasks'} done` : watermark === null ? 'no event time' : `event time ${lag(watermark, now)}`;
   const spoken = `${vertex.name}, ${vertex.parallelism} ${vertex.parallelism === 1 ? 'task' : 'tasks'}, ${state.toLowerCase()}, ${flows}, ${working}, ${percent(blocked)} backpressured, ${time}`;
   return html`
-    <g class=${`step ${state.toLowerCase()}${chosen ? ' chosen' : ''}`} transform=${`translate(${left} ${top})`} role="button" tabindex="0"
+    <g class=${`step ${waits ? 'waits' : state.toLowerCase()}${chosen ? ' chosen' : ''}`} transform=${`translate(${left} ${top})`} role="button" tabindex="0"
       aria-pressed=${chosen} aria-label=${spoken} onClick=${choose}
       onKeyDown=${(event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); choose(); } }}>
       <title>${vertex.operators.map((each) => each.name).join(' → ')}</title>
@@ -105,8 +107,8 @@ function Step({ vertex, at, rates, fed, now, in_turn, chosen, choose }) {
       <text x="12" y="66" class="faint">${time}</text>
       <g transform="translate(12 78)">
         <rect class="idle" width=${bar} height="8" rx="4" />
-        <rect class="busy" width=${bar * busy} height="8" rx="4" />
-        <rect class="held" x=${bar * busy} width=${bar * Math.min(blocked, 1 - busy)} height="8" rx="4" />
+        <rect class="busy" width=${bar * (in_turn ? done / vertex.parallelism : busy)} height="8" rx="4" />
+        ${!in_turn && html`<rect class="held" x=${bar * busy} width=${bar * Math.min(blocked, 1 - busy)} height="8" rx="4" />`}
       </g>
       <text x="12" y="102" class="faint">${working}</text>
       <text x=${WIDTH - 12} y="102" text-anchor="end" class="faint">${blocked > 0.005 ? `${percent(blocked)} backpressured` : ''}</text>

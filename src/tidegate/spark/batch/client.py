@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidegate.spark.shipping import Shipment
 
 _CANCEL_AGAIN_S: Final = 0.5
+_ENDS_WITH_ONE: Final = ", or have it end with one (end_with_savepoint)"
 
 
 def start_batch(
@@ -182,7 +183,7 @@ class BatchClient:
         return log.read(wanted or LogFilter(), after=after, limit=limit)
 
     def thread_dump(self, slot: object = None) -> Future[Any]:
-        return _done(thread_stacks()) if slot is None else _refused("show the stacks of a task")
+        return _done(thread_stacks()) if slot is None else self._refused("show a task's stacks")
 
     # --- results ---
 
@@ -201,37 +202,36 @@ class BatchClient:
     # --- what there is only of streams ---
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[Any]:
-        return _refused("take a checkpoint")
+        return self._refused("take a checkpoint")
 
     def trigger_savepoint(self, *_: Any, **__: Any) -> Future[str]:
-        return _refused("take a savepoint")
+        return self._refused("take a savepoint", _ENDS_WITH_ONE)
 
     def stop_with_savepoint(self, *_: Any, **__: Any) -> Future[str]:
-        return _refused("stop with a savepoint")
+        return self._refused("stop with a savepoint", _ENDS_WITH_ONE)
 
     def cancel_with_savepoint(self, *_: Any, **__: Any) -> Future[str]:
-        return _refused("take a savepoint")
+        return self._refused("take a savepoint", _ENDS_WITH_ONE)
 
     def rescale(self, parallelism: int) -> Future[None]:
-        return _refused("change the parallelism")
+        return self._refused("change the parallelism")
 
     def call_samples(self, slot: object, vertex: object) -> Future[Any]:
-        return _refused("sample calls")
+        return self._refused("sample calls")
+
+    def _refused(self, what: str, else_: str = "") -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_exception(
+            ConfigError(
+                f"A job in batch cannot {what}",
+                where=f"job '{self._graph.name}'",
+                remedy=f"Run it with execution.runtime-mode: STREAMING{else_}.",
+            )
+        )
+        return done
 
 
 def _done(result: Any) -> Future[Any]:
     done: Future[Any] = Future()
     done.set_result(result)
-    return done
-
-
-def _refused(what: str) -> Future[Any]:
-    done: Future[Any] = Future()
-    done.set_exception(
-        ConfigError(
-            f"A job in batch cannot {what}",
-            where="JobClient",
-            remedy="Run it with execution.runtime-mode: STREAMING.",
-        )
-    )
     return done
