@@ -48,7 +48,7 @@ def drawn(job: JobView, url: str | None) -> Shown:
 
 
 def not_known(error: TidegateError, *, final: bool) -> Shown:
-    """What is shown where the job cannot be asked."""
+    """The error, in place of a job that cannot be asked."""
     return Shown(paragraph(str(error)), final)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidegate.jobmaster.view import JobView
     from tidegate.model.ids import JobId
     from tidegate.model.logs import LogFilter, LogPage
+    from tidegate.spark.batch.listening import DriverPlace
     from tidegate.spark.shipping import Shipment
 
 _CANCEL_AGAIN_S: Final = 0.5
@@ -42,6 +43,7 @@ _ENDS_WITH_ONE: Final = ", or have it end with one (end_with_savepoint)"
 def start_batch(
     graph: JobGraph,
     spark: SparkSession,
+    place: DriverPlace,
     savepoints: str | None = None,
     shipment: Shipment | None = None,
 ) -> BatchClient:
@@ -52,7 +54,7 @@ def start_batch(
     check(graph)
     onlookers = Onlookers(graph, rest_server(graph), archive(graph))
     try:
-        client = BatchClient(graph, spark, savepoints, shipment, onlookers)
+        client = BatchClient(graph, spark, place, savepoints, shipment, onlookers)
     except BaseException:
         onlookers.shut()
         raise
@@ -67,6 +69,7 @@ class BatchClient:
         self,
         graph: JobGraph,
         spark: SparkSession,
+        place: DriverPlace,
         savepoints: str | None,
         shipment: Shipment | None,
         onlookers: Onlookers,
@@ -76,7 +79,7 @@ class BatchClient:
         self._clock = SystemClock()
         self._began_ms = self._clock.monotonic_ms()
         self._result: Future[JobExecutionResult] = Future()
-        driver = BatchDriver(self._graph, spark, start, onlookers.job_log, self._stop)
+        driver = BatchDriver(self._graph, place, start, onlookers.job_log, self._stop)
         self._driver = driver
         try:
             job = driver.lead.job

@@ -9,18 +9,16 @@ from tidegate.spark.batch.lead import Lead
 from tidegate.spark.batch.listening import hear_out, listen
 from tidegate.spark.batch.progress import BatchProgress
 from tidegate.spark.batch.user_calls import UserCalls
-from tidegate.spark.session import stages_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from pyspark.sql import SparkSession
 
     from flinkformat.snapshots import MasterState
     from tidegate.driver.telling.job_log import JobLog
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged, JobStatus, SlotInvitation
+    from tidegate.spark.batch.listening import DriverPlace
     from tidegate.spark.batch.shuffle import Said
     from tidegate.spark.batch.start import BatchStart
 
@@ -35,7 +33,7 @@ class BatchDriver:
     def __init__(
         self,
         graph: JobGraph,
-        spark: SparkSession,
+        place: DriverPlace,
         start: BatchStart,
         log: JobLog,
         stop: Callable[[TidegateError], None],
@@ -47,9 +45,9 @@ class BatchDriver:
             log.begin(graph.settings.slot.log, loop.pool.submit)
             self.lead: Final = Lead(graph, loop, log.log)
             self.progress: Final = BatchProgress(
-                graph, self.lead.job, self.lead.epoch, log, stages_page(spark), stop
+                graph, self.lead.job, self.lead.epoch, log, place.page, stop
             )
-            self._invitation = loop.done(listen(graph, spark, loop, self.progress.watch, log.log))
+            self._invitation = loop.done(listen(graph, place, loop, self.progress.watch, log.log))
         except BaseException:
             loop.close()
             raise

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidegate.driver.starting.invitation import invitation
 from tidegate.errors import TidegateError
-from tidegate.spark.session import driver_address, tell_of_plain_rpc
-from tidegate.transport.security import LinkSecurity, is_loopback
+from tidegate.transport.security import LinkSecurity
 
 if TYPE_CHECKING:
     import structlog
-    from pyspark.sql import SparkSession
 
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
@@ -25,9 +24,21 @@ _LAST_S: Final = 1.0
 """How long the last words of tasks are waited for, once Spark has no task of the job any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class DriverPlace:
+    """Where executors find this process. bind: address to listen at. announce: how they dial it.
+
+    page: URL of Spark's own page; None where it has none.
+    """
+
+    bind: str
+    announce: str
+    page: str | None = None
+
+
 async def listen(
     graph: JobGraph,
-    spark: SparkSession,
+    place: DriverPlace,
     loop: DriverLoop,
     watch: TaskWatch,
     log: structlog.typing.FilteringBoundLogger,
@@ -38,18 +49,15 @@ async def listen(
     """
     settings = graph.settings
     try:
-        address = driver_address(spark)
-        security = LinkSecurity(settings.links, address.bind)
+        security = LinkSecurity(settings.links, place.bind)
         ports = settings.slot.port_range
-        network = security.network(announce=address.announce, ports=ports)
+        network = security.network(announce=place.announce, ports=ports)
         listener = await network.listen(watch.accept)
     except TidegateError as error:
         log.warning("tasks cannot tell what they do before the batch ends", error=str(error))
         return None
     loop.stack.callback(watch.close)
     loop.stack.push_async_callback(listener.close)
-    if not is_loopback(address.bind):
-        tell_of_plain_rpc(spark, log)
     return security.invite(invitation(settings.slot, listener.address, security.secret), _WHO)
 
 

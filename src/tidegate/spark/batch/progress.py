@@ -81,7 +81,7 @@ class BatchProgress:
         return StatusChanged(former, status, at_ms, error)
 
     def add_failure(self, error: TidegateError, task: str = "", slot: SlotId | None = None) -> None:
-        """Note a failure, once."""
+        """Note a failure, unless it is known."""
         with self._lock:
             if (text := str(error)) not in self._known:
                 while len(self._known) >= KNOWN_MAX:

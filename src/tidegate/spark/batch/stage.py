@@ -19,7 +19,7 @@ from tidegate.api.functions import SnapshotContext
 from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.clock import SystemClock
 from tidegate.model.chance import SeededChance
-from tidegate.model.control import Accepted, CheckpointAcknowledged, Deploy, ExecutionState
+from tidegate.model.control import CheckpointAcknowledged, Deploy, ExecutionState
 from tidegate.model.deployment import Deployment
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
@@ -29,16 +29,15 @@ from tidegate.model.elements import (
     RowBatch,
     Watermark,
 )
-from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
 from tidegate.model.topology import Partitioner, Topology
 from tidegate.operators.sinks.sink import committables_state
-from tidegate.slot.channel_state import ChannelStateStorage
 from tidegate.slot.driver_link import as_ours
-from tidegate.slot.job import LocalState
-from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads
+from tidegate.slot.loop.beside import DaemonThreads
 from tidegate.slot.subtask.builder import build, load
-from tidegate.slot.subtask.hosted import close_after_calls, restore
+from tidegate.slot.subtask.hosted import restore
 from tidegate.spark.batch.frame_rows import FrameRows
+from tidegate.spark.batch.resources import TaskResources, Unbounded, no_channel_state
 from tidegate.spark.batch.shuffle import (
     BATCH_BYTES,
     ONLY,
@@ -50,8 +49,6 @@ from tidegate.spark.batch.shuffle import (
 )
 from tidegate.spark.batch.telling import LastWords, SparkTask, telling
 from tidegate.spark.slot_task import imports_from
-from tidegate.state.backend import OperatorBackend, keyed_backend
-from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
@@ -68,14 +65,12 @@ if TYPE_CHECKING:
     from tidegate.model.restore import SubtaskRestore
     from tidegate.model.settings import JobSettings
     from tidegate.operators.sources.source import SourceReaderOperator
-    from tidegate.slot.subtask.chain import Chain, ChainedOperator
+    from tidegate.slot.subtask.chain import ChainedOperator
     from tidegate.slot.subtask.context import Waiting
-    from tidegate.slot.subtask.host import Host
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.subtask.subtask import Subtask
     from tidegate.spark.batch.frame_rows import FramePartitions
     from tidegate.spark.batch.telling import Telling
-    from tidegate.state.scope import StateScope
 
 _AT_ONCE_ROWS: Final = 65_536
 """Rows for one subtask that are gathered before they are given to Spark, at most."""
@@ -84,7 +79,6 @@ _GATHERED_ROWS: Final = 8 * _AT_ONCE_ROWS
 """Rows that are gathered for all subtasks of a step, where each gets at least a full batch."""
 
 _SUBTASK_BITS: Final = 32
-_CALLS_AT_ONCE: Final = 4
 _ENCODE_MS: Final = 50.0
 _HELD_UP_S: Final = 0.001
 _BEAT_S: Final = 0.005
@@ -184,34 +178,6 @@ def run_task(
         yield from StageTask(stage, deployment, told).run(batches)
 
 
-class TaskResources:
-    """The threads, the disk and the storage of a task of Spark.
-
-    calls: on the threads. attempt: as of a host.
-    """
-
-    def __init__(
-        self, stage: Stage, attempt: int, draw: Callable[[], int], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._threads = DaemonThreads(_CALLS_AT_ONCE)
-        self.calls = BlockingCalls(self._threads.run)
-        self.storage = CheckpointStorage(stage.job, stage.settings.checkpoints)
-        task = Accepted(SlotId(f"task-{attempt}"), stage.job, Epoch(1), stage.settings)
-        self._local = LocalState(task, draw, self.calls.run, loop.create_task)
-
-    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend:
-        """State in memory or on the disk; there is nothing that its changes would be logged for."""
-        place = self._local.place(deployment.settings.slot)
-        return OperatorBackend(scope, keyed_backend(scope, local=place))
-
-    async def close(self, chain: Chain, log: structlog.typing.FilteringBoundLogger) -> None:
-        """Close the operators once their calls have ended, and leave nothing on the disk."""
-        self.calls.give_up()
-        await close_after_calls(chain, self.calls, log)
-        self._threads.close()
-        self._local.folders.close(over=True)
-
-
 def deployment_of(stage: Stage, index: int, attempt: int) -> Deployment:
     """The subtask of a stage in one of its tasks."""
     execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
@@ -238,18 +204,20 @@ class StageHost:
         self.clock = SystemClock()
         self.chance = SeededChance(attempt)
         self.log = log
-        in_flight = ChannelStateStorage(_nothing, _never, self.chance.bits64, _never)
-        self.channel_state = in_flight.writer(execution, 1)
+        self.channel_state = no_channel_state(execution, self.chance.bits64)
         self.writer = ShuffleWriter((stage.position << _SUBTASK_BITS) + execution.subtask.index)
         self.words: list[Committables | Told] = []
         self.failure: TidegateError | None = None
         self.share: CheckpointAcknowledged | None = None
         self.moved = asyncio.Event()
-        self.loop = asyncio.new_event_loop()
         self.channels: list[_ToSubtask] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self.resources = TaskResources(stage, attempt, self.chance.bits64, self.loop)
+        self.resources = TaskResources(self.deployment, self.chance.bits64)
         self.rows = None if stage.frame is None else FrameRows(stage.frame.schema)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self.resources.loop
 
     def build(self) -> None:
         """Make the subtask. Raises what stands in its way, such as code that cannot be loaded."""
@@ -318,8 +286,8 @@ class StageHost:
     def to_coordinator(self, operator: OperatorId, event: OperatorEvent) -> None:
         self.words.append(Told(operator, event))
 
-    def to_producer(self, channel: ChannelId) -> _Unbounded:
-        return _Unbounded()
+    def to_producer(self, channel: ChannelId) -> Unbounded:
+        return Unbounded()
 
     def to_consumer(self, channel: ChannelId) -> _ToSubtask:
         edge = self.deployment.deploy.topology.edges[channel.edge]
@@ -620,14 +588,6 @@ class StageTask:
         return range(max(counts, default=1))
 
 
-class _Unbounded:
-    """The sending end of an input: Spark sends what is asked for."""
-
-    def grant(self) -> None: ...
-
-    def resize(self, rows: int) -> None: ...
-
-
 class _ToSubtask:
     """The reading end of a channel. ordered: records with event times come in their order.
 
@@ -676,11 +636,3 @@ class _ToSubtask:
 
 class _FailedBefore(Exception):
     """A task before this one has failed: what comes of it is not all."""
-
-
-def _nothing() -> None:
-    return None
-
-
-def _never(work: object) -> Any:
-    raise AssertionError("a task of Spark keeps no in-flight data")

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.config.log import print_line, process_log
 from tidegate.metrics import GaugeCalls
-from tidegate.model.control import STDERR, ExecutionState, Pulse, SubtaskChanged, SubtaskFigures
+from tidegate.model.control import (
+    STDERR,
+    ExecutionState,
+    Pulse,
+    SubtaskChanged,
+    SubtaskFigures,
+    TaskBegan,
+)
 from tidegate.model.ids import SlotId
 from tidegate.slot.driver_link import SlotLog
 from tidegate.slot.process.pulse import PulseLink
@@ -53,17 +60,6 @@ UNHEARD_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class TaskBegan:
-    """A task of Spark runs a subtask. slot: names the task. stage: Spark's number of its stage."""
-
-    execution: ExecutionId
-    slot: SlotId
-    host: str
-    pid: int
-    stage: int
-
-
-@dataclass(frozen=True, slots=True)
 class SparkTask:
     """The task of Spark that a subtask is in. attempt: no two tasks have the same."""
 
@@ -90,7 +86,7 @@ class Telling(Protocol):
 
     @property
     def log(self) -> structlog.typing.FilteringBoundLogger:
-        """Logger of the task."""
+        """Logger of the task, which the driver hears."""
         ...
 
     def begins(self, subtask: Subtask) -> None:

@@ -1,4 +1,4 @@
-"""What the tasks of a batch say while they run, attempt by attempt, and which attempt counts.
+"""Attempts of the tasks of a batch as they tell of themselves, and which of them counts.
 
 Spark runs a task again where it has died, and may run it twice at once, so of each subtask there is
 as much as its best attempt has done: one that has finished, else the newest that runs.
@@ -20,8 +20,8 @@ from tidegate.model.control import (
     Pulse,
     SubtaskChanged,
     SubtaskFigures,
+    TaskBegan,
 )
-from tidegate.spark.batch.telling import TaskBegan
 
 if TYPE_CHECKING:
     from tidegate.clock import Clock
