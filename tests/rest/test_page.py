@@ -93,6 +93,8 @@ def test_a_picture_shows_the_job_and_its_steps() -> None:
         "epoch": 1,
         "slots": 1,
         "slots_wanted": 1,
+        "batch": False,
+        "tasks": None,
         "costs": costs_of(VIEW),
     }
     reader, writer = shown["vertices"]
@@ -101,6 +103,7 @@ def test_a_picture_shows_the_job_and_its_steps() -> None:
         "id": SOURCE.hex(),
         "name": "read <fast>",
         "parallelism": 2,
+        "stage": None,
         "fixed": False,
         "operators": [
             {

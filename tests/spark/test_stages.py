@@ -21,7 +21,8 @@ from tidegate.model.ids import JobId, VertexId
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.job import combiners, task_settings
 from tidegate.spark.batch.shuffle import WORDS, Said, Told, said_in
-from tidegate.spark.batch.stage import Stage, StageTask
+from tidegate.spark.batch.stage import Stage, run_task
+from tidegate.spark.batch.telling import SparkTask
 
 ROWS_AT_ONCE = 700
 
@@ -66,7 +67,8 @@ def run_by_hand(graph: JobGraph) -> tuple[list[Any], list[Said]]:
         )
         parts: list[pa.RecordBatch] = []
         for index in range(stage.parallelism):
-            parts += StageTask(stage, index, 7 + index).run(rows_for(stage, index, made))
+            place = SparkTask(7 + index, 0)
+            parts += run_task(stage, index, place, rows_for(stage, index, made))
         made[vertex.id] = pa.Table.from_batches(parts)
     said: dict[object, Said] = {}
     for vertex in graph.topology.vertices:

@@ -183,13 +183,15 @@ def _state_of(client: JobClient) -> dict[str, Any]:
     tasks = [subtask.state for vertex in view.vertices for subtask in vertex.subtasks]
     wanted = sum(vertex.parallelism for vertex in view.vertices)
     last = f"; it failed last with: {view.failures[0].error}" if view.failures else ""
-    at_work = len(tasks) == wanted and all(state in _AT_WORK for state in tasks)
+    works = [state in _AT_WORK for state in tasks]
+    # Tasks of a batch come one after another.
+    at_work = any(works) if view.in_stages else len(tasks) == wanted and all(works)
     return {
         "runs": view.status is JobStatus.RUNNING and at_work,
         "job": view.job,
         "name": view.name,
         "address": client.get_web_interface_url(),
         "checkpoints": view.settings.checkpoints.directory,
-        "waits": f"the job is {view.status.value}, {sum(state in _AT_WORK for state in tasks)} of "
+        "waits": f"the job is {view.status.value}, {sum(works)} of "
         f"{wanted} tasks run, {len(view.slots)} of {view.slots_wanted} slots have come{last}",
     }

@@ -13,7 +13,7 @@ from tidegate.clock import SystemClock
 from tidegate.datastream.process.interrupts import running_jobs
 from tidegate.errors import TidegateError
 from tidegate.telemetry.findings import HELD_BACK
-from tidegate.telemetry.picture import picture
+from tidegate.telemetry.picture import picture, progress_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -101,8 +101,7 @@ def _head(job: Mapping[str, Any]) -> str:
     restarts = f", {count} restart{'s' if count > 1 else ''}" if count else ""
     return (
         f"[bold]{_plain(job['name'])}[/]  {job['state']} for "
-        f"{_duration((job['ended'] or job['now']) - job['began'])}, {job['slots']} of "
-        f"{job['slots_wanted']} slots{restarts}"
+        f"{_duration((job['ended'] or job['now']) - job['began'])}, {progress_text(job)}{restarts}"
     )
 
 
@@ -116,7 +115,9 @@ def _steps(seen: Picture) -> RenderableType:
         table.add_column(name, justify="right", no_wrap=True, width=width)
     for vertex in seen["vertices"]:
         tasks = vertex["subtasks"]
-        running = sum(task["state"] == "RUNNING" for task in tasks)
+        # Of a batch it counts what is done, of a stream what runs.
+        at = "FINISHED" if seen["job"].get("tasks") else "RUNNING"
+        running = sum(task["state"] == at for task in tasks)
         busy, held = (max((task[name] for task in tasks), default=0) for name in ("busy", "held"))
         table.add_row(
             _plain(vertex["name"]),

@@ -6,7 +6,6 @@ Everything is made at once, from what the start has read, so that nothing is mis
 from __future__ import annotations
 
 import contextlib
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +13,12 @@ from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator.absent import NoCheckpoints
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.registry import SharedStateRegistry
-from tidegate.config.log import logs_of_program
 from tidegate.config.warnings import Warnings
 from tidegate.driver.ending import Ending
 from tidegate.driver.inbox import Answers, Inbox
 from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
+from tidegate.driver.starting.invitation import invitation
 from tidegate.driver.starting.staging import Staging
 from tidegate.driver.telling.commands import Tracing
 from tidegate.driver.telling.report import summary_of, tell_of_former
@@ -36,7 +35,6 @@ from tidegate.model.control import (
     Threads,
 )
 from tidegate.model.versions import versions
-from tidegate.pyflink.imports import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -127,14 +125,7 @@ class RunningJob:
             await self._world.run_blocking(tracer.close)
 
     def _invitation(self, address: str) -> SlotInvitation:
-        return SlotInvitation(
-            driver=address,
-            secret=self._world.secret,
-            settings=self.settings.slot,
-            pyflink=is_installed(),
-            logs=logs_of_program(),
-            argv=tuple(sys.argv),
-        )
+        return invitation(self.settings.slot, address, self._world.secret)
 
     def begin(self) -> None:
         """Has the machine begin, once there is what the sources read."""

@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 import secrets
 import threading
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
-from tidegate.driver.client.door import Door
 from tidegate.driver.client.driver_client import DriverClient
+from tidegate.driver.client.onlookers import Onlookers
 from tidegate.driver.driver import Driver
 from tidegate.driver.pool import DriverPool
-from tidegate.driver.telling.job_log import JobLog
 from tidegate.driver.telling.report import tell_end
 from tidegate.driver.world import DriverWorld
 from tidegate.errors import ConfigError
@@ -31,15 +30,14 @@ from tidegate.transport.tcp import loop_factory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
-    from tidegate.api.job import JobClient
+    from tidegate.driver.client.onlookers import Onlooker, WayIn
+    from tidegate.driver.telling.job_log import JobLog
     from tidegate.graph.job_graph import JobGraph
     from tidegate.graph.runtime import SlotProvider
     from tidegate.ha.chain import HaStore
     from tidegate.ha.filesystem import RunBlocking
     from tidegate.ha.zookeeper import ZooKeeperHaStore
-    from tidegate.model.ids import Epoch
     from tidegate.model.settings import ZooKeeperSettings
-    from tidegate.telemetry.reporting import MetricReporting
     from tidegate.transport.wire import Network
 
 T = TypeVar("T")
@@ -51,33 +49,6 @@ DRIVER_IO_THREADS = 8
 
 POOL_END_S = 5.0
 """How long the pool's calls are waited for once the job is over."""
-
-
-class Onlooker(Protocol):
-    """Lives beside the driver of a job, and knows the job by its client."""
-
-    def open(self, client: JobClient, epoch: Epoch) -> None:
-        """Begin, unless it is shut already. Blocking."""
-        ...
-
-    def shut(self) -> None:
-        """The job has ended, and its result is about to be given out. Blocking.
-
-        Once the result is out, nothing of the job is left. Called even if it was never opened.
-        """
-        ...
-
-
-class WayIn(Onlooker, Protocol):
-    """Lets others ask the job from outside of its process, as the door does."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def job_log(self) -> JobLog:
-        """Log of the job, for the driver to write to."""
-        ...
 
 
 def start_driver(
@@ -98,10 +69,8 @@ def start_driver(
     clients: list[DriverClient] = []
     failures: list[BaseException] = []
     ready = threading.Event()
-    settings, url = graph.settings, "" if rest is None else rest.url
-    log = _job_log(graph) if rest is None else rest.job_log
-    door = Door(graph.name, settings.checkpoints.directory, process_log(), rest=url)
-    ways = [*filter(None, (archive, door, rest)), *_reporting(graph, rest)]
+    onlookers = Onlookers(graph, rest, archive)
+    log = onlookers.job_log
 
     async def live() -> None:
         # Stores are closed before the pool, on whose threads they do so.
@@ -118,13 +87,12 @@ def start_driver(
                 runner.run(live())
         except BaseException as error:
             failures.append(error)
-        for way in ways:  # the archive first: with its sign down, a job is known by that alone
-            _shut(way, graph.name)
+        onlookers.shut()
         for client in clients:
             if client.summary is not None:
-                tell_end(client.get_job_id(), client.summary, settings)
+                tell_end(client.get_job_id(), client.summary, graph.settings)
             client.conclude(failures[0] if failures else None)
-        door.close()
+        onlookers.close()
         ready.set()
 
     thread = threading.Thread(target=run, name="tidegate-driver", daemon=True)
@@ -136,46 +104,14 @@ def start_driver(
     client = clients[0]
     client.belongs_to(thread)
     client.wait_accepted(ACCEPT_TIMEOUT_S)
-    for way in ways:
-        way.open(client, client.epoch)
-    client.served_at(url or None)
+    onlookers.open(client, client.epoch)
+    client.served_at(onlookers.url)
     return client
-
-
-def _shut(way: Onlooker, job_name: str) -> None:
-    try:
-        way.shut()
-    except Exception:  # whoever waits for the job's result gets it nevertheless
-        what = type(way).__name__
-        process_log().exception("the end of a job has met a fault", job=job_name, what=what)
 
 
 def _client(graph: JobGraph, driver: Driver, log: JobLog) -> DriverClient:
     loop = asyncio.get_running_loop()
     return DriverClient(graph.name, driver.accepted, driver.result, loop, log)
-
-
-def _job_log(graph: JobGraph) -> JobLog:
-    return JobLog(SystemClock(), process_log().bind(job=graph.name))
-
-
-def _reporting(graph: JobGraph, rest: WayIn | None) -> list[MetricReporting]:
-    """The reporting of a job's metrics; empty where nobody reports.
-
-    Raises ConfigError, with ``rest`` shut.
-    """
-    reporters = graph.settings.reporters
-    if not reporters:
-        return []
-    from tidegate.telemetry.reporting import MetricReporting
-
-    chance, log = SeededChance(secrets.randbits(64)), process_log().bind(job=graph.name)
-    try:
-        return [MetricReporting(reporters, SystemClock(), chance, log)]
-    except BaseException:
-        if rest is not None:
-            rest.shut()
-        raise
 
 
 @contextlib.contextmanager
@@ -203,22 +139,12 @@ def _world(
     def run_blocking(call: Callable[[], T]) -> Awaitable[T]:
         return asyncio.wrap_future(pool.submit(call))
 
-    async def chain(graph: JobGraph) -> HaStore:
-        settings, directory = graph.settings, graph.settings.checkpoints.directory
-        if settings.zookeeper is not None:
-            store = await _zookeeper_chain(settings.zookeeper, graph.name, run_blocking)
-            stack.push_async_callback(store.close)
-            return store
-        if directory is None:
-            return MemoryHaStore()
-        return await open_chain(stores, directory, graph.name, run_blocking)
-
     return DriverWorld(
         network=network,
         clock=SystemClock(),
         chance=SeededChance(secrets.randbits(64)),
         run_blocking=run_blocking,
-        chain=chain,
+        chain=lambda graph: record_chain(graph, stores, run_blocking, stack),
         storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints, stores),
         log=job_log.log,
         secret=secret,
@@ -244,6 +170,20 @@ def _heard_by(
         pool.submit(lambda: keep(message, graph.name, settings, number, job_log.log))
 
     return heard
+
+
+async def record_chain(
+    graph: JobGraph, stores: Stores, run_blocking: RunBlocking, stack: contextlib.AsyncExitStack
+) -> HaStore:
+    """The store of a job's record chain; what has to be closed is closed with ``stack``."""
+    settings, directory = graph.settings, graph.settings.checkpoints.directory
+    if settings.zookeeper is not None:
+        store = await _zookeeper_chain(settings.zookeeper, graph.name, run_blocking)
+        stack.push_async_callback(store.close)
+        return store
+    if directory is None:
+        return MemoryHaStore()
+    return await open_chain(stores, directory, graph.name, run_blocking)
 
 
 async def _zookeeper_chain(

@@ -38,10 +38,19 @@ class SubtaskView:
 
 
 @dataclass(frozen=True, slots=True)
+class StageView:
+    """The stage of Spark that runs a vertex of a batch. page: its URL, "" where Spark has none."""
+
+    number: int
+    page: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class VertexView:
     """One vertex, its subtasks and the operators of its chain.
 
-    parallelism_set: it keeps its parallelism when the job's changes.
+    parallelism_set: it keeps its parallelism when the job's changes. stage: None unless the job is
+    in stages, and this one has begun.
     """
 
     id: VertexId
@@ -51,6 +60,7 @@ class VertexView:
     subtasks: tuple[SubtaskView, ...]
     operators: tuple[OperatorInfo, ...] = ()
     parallelism_set: bool = False
+    stage: StageView | None = None
 
     def task(self, index: int) -> str:
         """Name of a subtask, such as ``counts (2/4)``."""
@@ -134,7 +144,8 @@ class JobView:
     rescales: how often it was given another parallelism. restored: the checkpoint that subtasks
     were restored from last. slots_wanted: slots that the job needs, or is about to need.
     settings: those in force. counts: rows of all attempts, those that were repeated each time.
-    stopping: None unless the job is to end with a savepoint.
+    stopping: None unless the job is to end with a savepoint. in_stages: a batch whose steps run one
+    after another, as tasks that come and go: each is a slot while it runs, and none is waited for.
     """
 
     job: JobId
@@ -154,6 +165,7 @@ class JobView:
     rescales: int = 0
     counts: RowCounts = field(default_factory=RowCounts)
     stopping: StopView | None = None
+    in_stages: bool = False
 
     def __repr__(self) -> str:
         counts = (

@@ -394,6 +394,20 @@ class LongCall:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskBegan:
+    """A task of Spark runs a subtask of a batch.
+
+    slot: names the task. stage: Spark's number of its stage.
+    """
+
+    execution: ExecutionId
+    slot: SlotId
+    host: str
+    pid: int
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskChanged:
     """INITIALIZING: restored and waiting for ``Start``. RUNNING, FINISHED, CANCELED, FAILED.
 

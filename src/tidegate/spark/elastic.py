@@ -23,7 +23,8 @@ from tidegate.config.log import process_log
 from tidegate.driver.thread import start_driver
 from tidegate.errors import SlotLost
 from tidegate.rest.serve import archive, rest_server
-from tidegate.spark.batch.client import BatchClient
+from tidegate.spark.batch.client import start_batch
+from tidegate.spark.batch.listening import DriverPlace
 from tidegate.spark.interrupts import SLOT_TAG, keep_slots_at_signals
 from tidegate.spark.session import (
     check_cores,
@@ -34,6 +35,7 @@ from tidegate.spark.session import (
     lost,
     session_for,
     ship_python_files,
+    stages_page,
     tell_of_plain_rpc,
     workers_python,
 )
@@ -97,13 +99,14 @@ class SparkRuntime:
             ship_python_files(spark, self._configuration.get(execution.PYTHON_FILES))
         ships = self._configuration.get(execution.SHIP)
         shipment = ship(spark.sparkContext) if ships else None
-        if shuffles:
-            savepoints = self._configuration.get(execution.END_WITH_SAVEPOINT)
-            return BatchClient(graph, spark, savepoints, shipment).start()
         address = driver_address(spark)
-        security = LinkSecurity(graph.settings.links, address.bind)
         if not is_loopback(address.bind):
             tell_of_plain_rpc(spark, process_log().bind(job=graph.name))
+        if shuffles:
+            savepoints = self._configuration.get(execution.END_WITH_SAVEPOINT)
+            place = DriverPlace(address.bind, address.announce, stages_page(spark))
+            return start_batch(graph, spark, place, savepoints, shipment)
+        security = LinkSecurity(graph.settings.links, address.bind)
         network = security.network(announce=address.announce, ports=graph.settings.slot.port_range)
         provider = ElasticProvider(spark, graph.name, security, shipment)
         secret = security.secret

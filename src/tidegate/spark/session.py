@@ -198,6 +198,14 @@ def driver_address(spark: SparkSession) -> DriverAddress:
     return DriverAddress(bind, announce)
 
 
+def stages_page(spark: SparkSession) -> str | None:
+    """URL of Spark's own page, which shows its stages; None where it has none."""
+    try:
+        return spark.sparkContext.uiWebUrl
+    except AttributeError:  # a session that is a client of a server alone
+        return None
+
+
 def is_local(spark: SparkSession) -> bool:
     """True if driver and executors are on one machine."""
     return (spark.sparkContext.master or "").startswith("local")

@@ -103,7 +103,16 @@ def findings_of(job: JobView, now_ms: int) -> list[Finding]:
 
 def _failures(job: JobView, now_ms: int) -> Iterator[Finding]:
     late = [one for one in job.failures if now_ms - one.wall_ms < RESTARTS_WITHIN_MS]
-    if len(late) >= RESTARTS:
+    if len(late) >= RESTARTS and job.in_stages:
+        yield Finding(
+            Subject.FAILURE,
+            late[0].task,
+            f"{len(late)} tasks have failed within ten minutes, the last{_cause(late[0])}",
+            "Spark runs again what has died, spark.task.maxFailures times at most for each task. "
+            "See the executors' logs; if they ran out of memory, give them more "
+            "(spark.executor.memoryOverhead), or run fewer tasks at once in each.",
+        )
+    elif len(late) >= RESTARTS:
         yield Finding(
             Subject.FAILURE,
             late[0].task,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.graph.guarantees import guarantees
@@ -13,6 +15,8 @@ from tidegate.telemetry.costs import costs_of
 from tidegate.telemetry.findings import BLOCKED, BUSY, findings_of, rate_of, share_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
     from tidegate.jobmaster.view import FailureView, JobView, StopView, SubtaskView, VertexView
     from tidegate.model.ids import VertexId
@@ -29,7 +33,7 @@ WAITED_FOR_MAX: Final = 8
 def picture(job: JobView, now_ms: int, *, since: int) -> Object:
     """Everything the page shows. since: id of the first checkpoint that it does not know whole."""
     history = [one for one in job.checkpoints.history if one.checkpoint >= since]
-    counts = job.checkpoints.counts
+    counts, is_batch = job.checkpoints.counts, job.settings.slot.final_only
     vertices = {vertex.id: vertex for vertex in job.vertices}
     return {
         "job": _job(job, now_ms),
@@ -45,7 +49,7 @@ def picture(job: JobView, now_ms: int, *, since: int) -> Object:
                 "failed": counts.failed,
                 "in_progress": counts.in_progress,
             },
-            "interval": job.settings.checkpoints.interval_ms,
+            "interval": None if is_batch else job.settings.checkpoints.interval_ms,
             "backlog": _backlog(job),
             "history": [_checkpoint(vertices, one) for one in history],
         },
@@ -81,8 +85,36 @@ def _job(job: JobView, now_ms: int) -> Object:
         "epoch": job.epoch,
         "slots": len(job.slots),
         "slots_wanted": job.slots_wanted,
+        "batch": job.settings.slot.final_only,
+        "tasks": _tasks(job),
         "costs": costs_of(job),
     }
+
+
+def _tasks(job: JobView) -> Object | None:
+    """Numbers of the tasks of a batch in stages; None for all other jobs.
+
+    again: attempts beyond the first of each task. failed: tasks whose last attempt has failed.
+    """
+    if not job.in_stages:
+        return None
+    states = Counter(each.state for vertex in job.vertices for each in vertex.subtasks)
+    return {
+        "done": states[ExecutionState.FINISHED],
+        "of": sum(vertex.parallelism for vertex in job.vertices),
+        "running": states[ExecutionState.RUNNING],
+        "failed": states[ExecutionState.FAILED],
+        "again": sum(each.attempt for vertex in job.vertices for each in vertex.subtasks),
+    }
+
+
+def progress_text(job: Mapping[str, Any]) -> str:
+    """How far a job is: a batch by its tasks, others by their slots. job: of a picture."""
+    tasks = job.get("tasks")  # drivers of version 0.1 know no such
+    if tasks is None:
+        return f"{job['slots']} of {job['slots_wanted']} slots"
+    again = f", {tasks['again']} run again" if tasks["again"] else ""
+    return f"{tasks['done']} of {tasks['of']} tasks done, {tasks['running']} running{again}"
 
 
 def _rates(job: JobView) -> Object:
@@ -104,6 +136,7 @@ def _vertex(vertex: VertexView) -> Object:
         "id": vertex.id.hex(),
         "name": vertex.name,
         "parallelism": vertex.parallelism,
+        "stage": None if vertex.stage is None else asdict(vertex.stage),
         "fixed": vertex.parallelism_set,
         "operators": [
             {

@@ -5,18 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.clock import SystemClock
-from tidegate.datastream.process.notebook import Shown
+from tidegate.datastream.process.notebook import Shown, show_live
+from tidegate.errors import TidegateError
 from tidegate.graph.html import Arrow, Box, link, paragraph, svg
-from tidegate.telemetry.picture import picture
+from tidegate.telemetry.picture import picture, progress_text
 from tidegate.telemetry.units import size_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tidegate.errors import TidegateError
+    from tidegate.api.job import JobClient
     from tidegate.jobmaster.view import JobView
 
     Picture = Mapping[str, Any]
+
+
+def show_job(client: JobClient, text: str) -> None:
+    """Show a job in a notebook, anew each second until it has ended. text: where there is none."""
+
+    def look() -> Shown:  # on the display's thread
+        try:
+            return drawn(client.view(), client.get_web_interface_url())
+        except TidegateError as error:
+            return not_known(error, final=client.get_job_execution_result().done())
+
+    show_live(look, text)
 
 
 def drawn(job: JobView, url: str | None) -> Shown:
@@ -35,17 +48,14 @@ def drawn(job: JobView, url: str | None) -> Shown:
 
 
 def not_known(error: TidegateError, *, final: bool) -> Shown:
-    """What is shown where the job cannot be asked."""
+    """The error, in place of a job that cannot be asked."""
     return Shown(paragraph(str(error)), final)
 
 
 def _head(job: Mapping[str, Any]) -> str:
     since_ms = (job["ended"] or job["now"]) - job["began"]
     restarts = f", {job['restarts']} restarts" if job["restarts"] else ""
-    text = (
-        f"{job['state']} for {time_text(1_000 * since_ms)}, "
-        f"{job['slots']} of {job['slots_wanted']} slots{restarts}"
-    )
+    text = f"{job['state']} for {time_text(1_000 * since_ms)}, {progress_text(job)}{restarts}"
     return paragraph(text, bold=job["name"])
 
 

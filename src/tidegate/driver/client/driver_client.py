@@ -83,16 +83,9 @@ class DriverClient:
 
     def _ipython_display_(self) -> None:
         """The job with its figures, in a notebook; anew each second until it has ended."""
-        from tidegate.datastream.process.notebook import Shown, show_live  # what only it needs
-        from tidegate.driver.client.drawing import drawn, not_known
+        from tidegate.driver.client.drawing import show_job  # what only it needs
 
-        def look() -> Shown:  # on the display's thread
-            try:
-                return drawn(self.view(), self._url)
-            except TidegateError as error:
-                return not_known(error, final=self._ended.done())
-
-        show_live(look, repr(self))
+        show_job(self, repr(self))
 
     @property
     def _job(self) -> RunningJob:

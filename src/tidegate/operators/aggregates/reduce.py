@@ -183,9 +183,7 @@ class RollingOperator(ReduceOperator):
             raise NotPure("it gives whole rows")
         shape = None if self._type_info is None else fields_of_type(self._type_info)
         if shape is None:
-            raise NotPure(
-                "the rows are not declared as numbers, or records of numbers and texts"
-            )
+            raise NotPure("the rows are not declared as numbers, or records of numbers and texts")
         form, count = cast("RowForm", shape[0]), len(shape) - 1
         if form.record is not None and not only_makes_a_record(form.record):
             raise NotPure("the class of the rows does more than hold fields")

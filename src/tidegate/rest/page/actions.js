@@ -1,4 +1,4 @@
-/* What can be done with the job; each says first what it will do. */
+/* What can be done with the job; each says first what it will do. A batch can be cancelled alone. */
 
 import { html, useState, useRef, useEffect } from './vendor/preact-htm/standalone.module.js';
 import { post, patch, put, outcome } from './model.js';
@@ -48,6 +48,7 @@ const ACTIONS = {
   cancel: {
     title: 'Cancel the job',
     says: 'Ends the job at once. What came after the last checkpoint is read again by whoever starts from that; without checkpoints its state is gone.',
+    of_batch: 'Ends the job at once. Nothing that its tasks have written is committed, and its state is gone: started again, it begins from its start.',
     danger: true,
     leave: 'Keep it running',
     act: async ({ job: { id } }) => {
@@ -95,7 +96,7 @@ export function Actions({ picture, lost }) {
   const off = lost || OVER.has(job.state);
   const unseen = Object.entries(outcomes).filter(([of, one]) => one && !one.busy && !(opened && of === name));
   return html`
-    ${!job.left && html`<div class="actions">${Object.entries(ACTIONS).map(([each, { title, danger }]) => html`
+    ${!job.left && html`<div class="actions">${Object.entries(ACTIONS).filter(([, { of_batch }]) => !job.batch || of_batch).map(([each, { title, danger }]) => html`
       <button key=${each} class=${danger ? 'danger' : ''} disabled=${off && !outcomes[each]?.busy} onClick=${() => open(each)}>${title}</button>`)}
     </div>`}
     ${unseen.map(([of, one]) => html`
@@ -105,7 +106,7 @@ export function Actions({ picture, lost }) {
     <dialog ref=${dialog} aria-labelledby="action" onClose=${closed}>
       <form onSubmit=${act}>
         <h2 id="action">${action.title}</h2>
-        <p>${action.says}</p>
+        <p>${job.batch ? action.of_batch : action.says}</p>
         ${action.field && html`<label>${action.field.label} <input value=${place} inputmode=${action.field.number ? 'numeric' : undefined} onInput=${(event) => setPlace(event.target.value)} placeholder=${action.field.hint} /></label>`}
         ${busy && html`<p role="status">Under way …</p>`}
         ${done && html`<p class="done" role="status">${done}</p>`}

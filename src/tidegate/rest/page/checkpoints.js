@@ -25,7 +25,8 @@ export function Checkpoints({ watched, picture }) {
       <p>${interval === null ? 'no periodic checkpoints' : html`every <b>${duration(interval)}</b>`}</p>
     </section>
     ${backlog && html`<p role="status">${backlog.sources.join(', ')} ${backlog.sources.length === 1 ? 'catches' : 'catch'} up with a backlog; meanwhile there is ${backlog.interval ? html`a checkpoint every <b>${duration(backlog.interval)}</b>` : 'no checkpoint'}.</p>`}
-    ${shown.length === 0 && html`<p class="empty">There has been no checkpoint yet.${interval === null ? ' The job takes none: enable_checkpointing switches them on.' : ''}</p>`}
+    ${shown.length === 0 && picture.job.batch && html`<p class="empty">A batch takes no checkpoints: ${picture.job.tasks ? 'Spark runs a task again that has died' : 'it begins again after a failure'}.</p>`}
+    ${shown.length === 0 && !picture.job.batch && html`<p class="empty">There has been no checkpoint yet.${interval === null ? ' The job takes none: enable_checkpointing switches them on.' : ''}</p>`}
     ${shown.length > 0 && html`
       <section class="panel">
         <h2>End-to-end duration of the last ${shown.length} checkpoints, by the phases of the slowest subtask</h2>

@@ -1,7 +1,7 @@
 /* The page: which job is shown, which of its views, and when it is asked about. */
 
 import { html, render, useState, useEffect, useRef, useErrorBoundary } from './vendor/preact-htm/standalone.module.js';
-import { ask, Watched, Unreachable, pause, POLL_MS, duration, clock, moment } from './model.js';
+import { ask, Watched, Unreachable, pause, POLL_MS, duration, clock, moment, whole } from './model.js';
 import { Jobs, State } from './jobs.js';
 import { Overview } from './overview.js';
 import { Checkpoints } from './checkpoints.js';
@@ -65,7 +65,7 @@ function Job({ id, view, many }) {
         <h1>${job.name}</h1>
         <${State} state=${job.state} />
         <p class="since">
-          ${duration((job.ended ?? job.now) - job.began)}${job.restarts > 0 && html`, ${times(job.restarts, 'restart')}`}${job.rescales > 0 && html`, ${times(job.rescales, 'rescale')}`}, epoch ${job.epoch}, ${job.slots} of ${job.slots_wanted} slots
+          ${duration((job.ended ?? job.now) - job.began)}${job.restarts > 0 && html`, ${times(job.restarts, 'restart')}`}${job.rescales > 0 && html`, ${times(job.rescales, 'rescale')}`}, epoch ${job.epoch}, ${job.tasks ? tasks_of(job.tasks) : `${job.slots} of ${job.slots_wanted} slots`}
         </p>
       </div>
       <${Actions} picture=${picture} lost=${lost} />
@@ -126,6 +126,9 @@ function Waits({ waits, findings }) {
   }
   return told.length > 0 && html`<section class="waits" aria-label="What is waited for"><ul>${told}</ul></section>`;
 }
+
+/** How far a batch is. */
+const tasks_of = ({ done, of, running, again }) => `${whole(done)} of ${times(of, 'task')} done, ${running} running${again ? `, ${again} run again` : ''}`;
 
 const times = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
 

@@ -111,10 +111,11 @@ export function watermark_of(vertex) {
   return times.length ? Math.min(...times) : 'end';
 }
 
-/** One state for all subtasks of a vertex: the one that wants to be looked at first. */
-export function state_of(vertex) {
-  const order = ['FAILED', 'CANCELING', 'CANCELED', 'CREATED', 'SCHEDULED', 'DEPLOYING',
-    'INITIALIZING', 'RUNNING', 'FINISHED'];
+/** One state for all subtasks of a vertex: the one that wants to be looked at first. in_turn: they need not run at once. */
+export function state_of(vertex, in_turn) {
+  const waiting = ['CREATED', 'SCHEDULED'];
+  const order = ['FAILED', 'CANCELING', 'CANCELED', ...(in_turn ? [] : waiting), 'DEPLOYING', 'INITIALIZING',
+    'RUNNING', ...(in_turn ? waiting : []), 'FINISHED'];
   const states = new Set(vertex.subtasks.map((subtask) => subtask.state));
   return order.find((state) => states.has(state)) ?? 'CREATED';
 }

@@ -52,7 +52,7 @@ function Graph({ watched, picture, chosen, choose }) {
         ${picture.edges.map((edge, index) => html`<${Flow} key=${`edge ${index}`} edge=${edge} points=${layout.edge(edge.from, edge.to, String(index)).points} rates=${watched.of(edge.from)} down=${!fits} />`)}
         ${picture.vertices.map((vertex) => html`
           <${Step} key=${vertex.id} vertex=${vertex} at=${layout.node(vertex.id)} rates=${watched.of(vertex.id)} fed=${picture.edges.some((edge) => edge.to === vertex.id)}
-            now=${picture.job.now} chosen=${vertex.id === chosen} choose=${() => choose(vertex.id === chosen ? null : vertex.id)} />`)}
+            now=${picture.job.now} in_turn=${Boolean(picture.job.tasks)} chosen=${vertex.id === chosen} choose=${() => choose(vertex.id === chosen ? null : vertex.id)} />`)}
       </svg>
     </div>`;
 }
@@ -79,8 +79,10 @@ function Flow({ edge, points, rates, down }) {
     </g>`;
 }
 
-function Step({ vertex, at, rates, fed, now, chosen, choose }) {
-  const state = state_of(vertex);
+function Step({ vertex, at, rates, fed, now, in_turn, chosen, choose }) {
+  const state = state_of(vertex, in_turn);
+  const done = done_of(vertex);
+  const waits = in_turn && (state === 'CREATED' || state === 'SCHEDULED');
   const watermark = watermark_of(vertex);
   const left = at.x - WIDTH / 2;
   const top = at.y - HEIGHT / 2;
@@ -89,12 +91,12 @@ function Step({ vertex, at, rates, fed, now, chosen, choose }) {
   const total = (figure) => compact(vertex.subtasks.reduce((sum, each) => sum + each[figure], 0));
   const flow = (into, out, each) => `${fed ? `${into}${each} in, ` : ''}${out}${each} out`;
   const flows = rates ? flow(compact(rates.in), compact(rates.out), '/s')
-    : state === 'FINISHED' ? flow(total('rows_in'), total('rows_out'), '') : 'no rates yet';
+    : state === 'FINISHED' || done > 0 ? flow(total('rows_in'), total('rows_out'), '') : waits ? 'not begun' : 'no rates yet';
   const working = rates ? `${percent(busy)} busy${uneven(vertex, busy)}` : '';
-  const time = watermark === null ? 'no event time' : `event time ${lag(watermark, now)}`;
+  const time = in_turn ? `${whole(done)} of ${whole(vertex.parallelism)} ${vertex.parallelism === 1 ? 'task' : 'tasks'} done` : watermark === null ? 'no event time' : `event time ${lag(watermark, now)}`;
   const spoken = `${vertex.name}, ${vertex.parallelism} ${vertex.parallelism === 1 ? 'task' : 'tasks'}, ${state.toLowerCase()}, ${flows}, ${working}, ${percent(blocked)} backpressured, ${time}`;
   return html`
-    <g class=${`step ${state.toLowerCase()}${chosen ? ' chosen' : ''}`} transform=${`translate(${left} ${top})`} role="button" tabindex="0"
+    <g class=${`step ${waits ? 'waits' : state.toLowerCase()}${chosen ? ' chosen' : ''}`} transform=${`translate(${left} ${top})`} role="button" tabindex="0"
       aria-pressed=${chosen} aria-label=${spoken} onClick=${choose}
       onKeyDown=${(event) => { if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); choose(); } }}>
       <title>${vertex.operators.map((each) => each.name).join(' → ')}</title>
@@ -105,13 +107,15 @@ function Step({ vertex, at, rates, fed, now, chosen, choose }) {
       <text x="12" y="66" class="faint">${time}</text>
       <g transform="translate(12 78)">
         <rect class="idle" width=${bar} height="8" rx="4" />
-        <rect class="busy" width=${bar * busy} height="8" rx="4" />
-        <rect class="held" x=${bar * busy} width=${bar * Math.min(blocked, 1 - busy)} height="8" rx="4" />
+        <rect class="busy" width=${bar * (in_turn ? done / vertex.parallelism : busy)} height="8" rx="4" />
+        ${!in_turn && html`<rect class="held" x=${bar * busy} width=${bar * Math.min(blocked, 1 - busy)} height="8" rx="4" />`}
       </g>
       <text x="12" y="102" class="faint">${working}</text>
       <text x=${WIDTH - 12} y="102" text-anchor="end" class="faint">${blocked > 0.005 ? `${percent(blocked)} backpressured` : ''}</text>
     </g>`;
 }
+
+const done_of = ({ subtasks }) => subtasks.filter((each) => each.state === 'FINISHED').length;
 
 /** The busiest task, where it works far more than the mean of its step. */
 function uneven({ subtasks }, mean) {
@@ -135,6 +139,7 @@ function Tasks({ vertex, now, close }) {
     <section class="panel" aria-labelledby="tasks">
       <h2 id="tasks">${vertex.name}</h2>
       <button class="close" onClick=${close} aria-label="Close the tasks of this step">×</button>
+      ${vertex.stage && html`<p class="faint">Spark runs it as ${vertex.stage.page ? html`<a href=${vertex.stage.page}>stage ${vertex.stage.number}</a>` : `stage ${vertex.stage.number}`}.</p>`}
       <ul class="operators">${vertex.operators.map((each) => html`
         <li><b>${each.name}</b>${each.uid && html` <code>${each.uid}</code>`}
           ${each.functions.map((one) => html`<small>${one.call} ${one.by_row ? `runs ${one.each} by ${one.each}: ${one.by_row}` : 'runs vectorized, on whole columns'}</small>`)}

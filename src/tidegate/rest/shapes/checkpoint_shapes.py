@@ -167,10 +167,11 @@ def _subtask(index: int, reported: SubtaskStatistics | None) -> Object:
 
 def config(settings: JobSettings) -> Object:
     checkpoints, changelog = settings.checkpoints, settings.slot.changelog
-    retention = checkpoints.retention
+    retention, interval_ms = checkpoints.retention, checkpoints.interval_ms
+    takes_none = interval_ms is None or settings.slot.final_only
     return {
         "mode": checkpoints.mode.value.lower(),
-        "interval": DISABLED_MS if checkpoints.interval_ms is None else checkpoints.interval_ms,
+        "interval": DISABLED_MS if takes_none else interval_ms,
         "timeout": checkpoints.timeout_ms,
         "min_pause": checkpoints.min_pause_ms,
         "max_concurrent": checkpoints.max_concurrent,

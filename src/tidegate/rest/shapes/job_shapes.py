@@ -142,7 +142,14 @@ def vertex_details(job: JobView, vertex: VertexView, now_ms: int) -> Object:
         "now": now_ms,
         "subtasks": [subtask_of(known, subtask, now_ms) for subtask in vertex.subtasks],
         "aggregated": _aggregates(vertex.subtasks, now_ms),
+        **stage_of(vertex),
     }
+
+
+def stage_of(vertex: VertexView) -> Object:
+    """The stage of Spark that runs a vertex, where there is one. Not in Flink."""
+    stage = vertex.stage
+    return {} if stage is None else {"spark-stage": {"id": stage.number, "url": stage.page}}
 
 
 def _aggregated(each: Sequence[Mapping[str, object]]) -> Object:
@@ -356,7 +363,7 @@ def plan(job: JobView) -> Object:
                     "num": number,
                     "id": edge.source.hex(),
                     "ship_strategy": edge.partitioner.value,
-                    "exchange": "pipelined_bounded",
+                    "exchange": "blocking" if job.in_stages else "pipelined_bounded",
                 }
                 for number, edge in enumerate(inputs)
             ]

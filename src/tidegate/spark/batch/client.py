@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final
@@ -10,22 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import InheritableThread
 
 from tidegate.api.job import JobExecutionResult
-from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
 from tidegate.clock import SystemClock
-from tidegate.config.log import process_log
 from tidegate.config.threads import thread_stacks
+from tidegate.driver.client.onlookers import Onlookers
 from tidegate.driver.telling.report import summary_of, tell_end
 from tidegate.errors import ConfigError, JobCanceled, TidegateError
-from tidegate.jobmaster.commands import StatusChanged
 from tidegate.jobmaster.life import cancelled, failed_for_good
-from tidegate.jobmaster.view import FailureView, JobView, SubtaskView, VertexView
-from tidegate.model.control import ExecutionState, JobStatus, RowCounts, SubtaskFigures
-from tidegate.model.ids import Epoch, JobId
-from tidegate.model.logs import LogPage
+from tidegate.model.control import JobStatus
+from tidegate.rest.serve import archive, rest_server
 from tidegate.slot.driver_link import as_ours
+from tidegate.spark.batch.driver import BatchDriver
 from tidegate.spark.batch.job import BatchJob, check
 from tidegate.spark.batch.start import read_start
-from tidegate.spark.batch.user_calls import UserCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +28,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from flinkformat.snapshots import MasterState
     from tidegate.api.results import ResultBuffer
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.ids import SubtaskId
-    from tidegate.model.topology import Vertex
+    from tidegate.jobmaster.view import JobView
+    from tidegate.model.ids import JobId
+    from tidegate.model.logs import LogFilter, LogPage
+    from tidegate.spark.batch.listening import DriverPlace
     from tidegate.spark.shipping import Shipment
 
 _CANCEL_AGAIN_S: Final = 0.5
+_ENDS_WITH_ONE: Final = ", or have it end with one (end_with_savepoint)"
+
+
+def start_batch(
+    graph: JobGraph,
+    spark: SparkSession,
+    place: DriverPlace,
+    savepoints: str | None = None,
+    shipment: Shipment | None = None,
+) -> BatchClient:
+    """Start a job in batch; returns once it is led. savepoints, shipment: as of `BatchJob`.
+
+    Raises what stands in its way: ConfigError, GraphError, StorageFailed, RestoreRefused.
+    """
+    check(graph)
+    onlookers = Onlookers(graph, rest_server(graph), archive(graph))
+    try:
+        client = BatchClient(graph, spark, place, savepoints, shipment, onlookers)
+    except BaseException:
+        onlookers.shut()
+        raise
+    client.start()
+    return client
 
 
 class BatchClient:
@@ -50,97 +69,85 @@ class BatchClient:
         self,
         graph: JobGraph,
         spark: SparkSession,
-        savepoints: str | None = None,
-        shipment: Shipment | None = None,
+        place: DriverPlace,
+        savepoints: str | None,
+        shipment: Shipment | None,
+        onlookers: Onlookers,
     ) -> None:
-        check(graph)
-        if graph.settings.rest is not None:
-            process_log().warning(
-                "a job in batch has no page of its own; Spark's shows its stages", job=graph.name
-            )
-        self._id = JobId(secrets.token_hex(16))
-        self._graph, self._start = read_start(graph, self._id)
+        self._graph, start = read_start(graph)
+        self._onlookers = onlookers
         self._clock = SystemClock()
         self._began_ms = self._clock.monotonic_ms()
-        self._status = JobStatus.INITIALIZING
-        self._entered_ms = {self._status: self._clock.wall_ms()}
-        self._failures: tuple[FailureView, ...] = ()
-        self._figures: dict[SubtaskId, SubtaskFigures] = {}
         self._result: Future[JobExecutionResult] = Future()
-        self._job = BatchJob(
-            self._graph,
-            self._id,
-            spark,
-            self._start,
-            savepoints,
-            shipment,
-            self._hook_states,
-        )
+        driver = BatchDriver(self._graph, place, start, onlookers.job_log, self._stop)
+        self._driver = driver
+        try:
+            job = driver.lead.job
+            self._job = BatchJob(self._graph, job, spark, start, savepoints, shipment, driver)
+        except BaseException as error:
+            driver.lead.end(JobStatus.FAILED)
+            driver.close()
+            raise error
         self._thread = InheritableThread(target=self._run, session=spark)
         self._thread.daemon = True
-        self._calls = UserCalls(self._graph, self._id)  # last, for it has a thread
 
-    def _hook_states(self, wall_ms: int) -> tuple[MasterState, ...]:
-        return self._calls.trigger_hooks(wall_ms)
-
-    def start(self) -> BatchClient:
+    def start(self) -> None:
         self._thread.start()
-        return self
+        self._onlookers.open(self, self._driver.lead.epoch)
 
     def __repr__(self) -> str:
-        return f"<JobClient of job '{self._graph.name}', in batch, {self._status.value}>"
+        status = self._driver.progress.status.value
+        return f"<JobClient of job '{self._graph.name}', in batch, {status}>"
+
+    def _ipython_display_(self) -> None:
+        """The job with its figures, in a notebook; anew each second until it has ended."""
+        from tidegate.driver.client.drawing import show_job
+
+        show_job(self, repr(self))
 
     def _run(self) -> None:
-        self._enter(JobStatus.RUNNING)
-        error: TidegateError | None = None
+        driver, error = self._driver, None
+        driver.enter(JobStatus.RUNNING)
         try:
-            self._calls.restore_hooks(self._start)
-            said = self._job.run()
-            self._figures = {each.task.subtask: each.figures for each in said if each.figures}
-            self._enter(JobStatus.FINISHED)
+            driver.begin()
+            driver.heard(self._job.run())
+            status = JobStatus.FINISHED
         except JobCanceled:
-            error = cancelled(self._graph.name, "").error
-            self._enter(JobStatus.CANCELED, error)
+            status, error = JobStatus.CANCELED, cancelled(self._graph.name, "").error
         except Exception as raised:
-            ours = isinstance(raised, TidegateError)
-            error = self._failed(raised if ours else as_ours(raised, "the driver"))
-            self._enter(JobStatus.FAILED, error)
-        self._conclude(error)
+            cause = raised if isinstance(raised, TidegateError) else as_ours(raised, "the driver")
+            driver.failed(cause)
+            status, error = JobStatus.FAILED, failed_for_good(self._graph.name, cause).error
+        driver.enter(status, error)
+        self._conclude(status, error)
 
-    def _failed(self, cause: TidegateError) -> TidegateError:
-        kind, labels = type(cause).__name__, self._calls.labels(cause)
-        at_ms = self._clock.wall_ms()
-        self._failures = (FailureView(at_ms, str(cause), cause.where, None, kind, labels),)
-        return failed_for_good(self._graph.name, cause).error
-
-    def _conclude(self, error: TidegateError | None) -> None:
+    def _conclude(self, status: JobStatus, error: TidegateError | None) -> None:
         runtime_ms = self._clock.monotonic_ms() - self._began_ms
         summary = summary_of(self.view(), runtime_ms)
-        tell_end(self._id, summary, self._graph.settings)
-        self._job.coordinators.close(error)
-        self._calls.close()
-        if error is None:
-            self._result.set_result(
-                JobExecutionResult(self._id, runtime_ms, summary, self._job.savepoint)
-            )
-        else:
-            self._result.set_exception(error)
-
-    def _enter(self, status: JobStatus, error: TidegateError | None = None) -> None:
-        former, self._status = self._status, status
-        at_ms = self._entered_ms[status] = self._clock.wall_ms()
-        self._calls.tell(StatusChanged(former, status, at_ms, error))
+        try:
+            self._driver.lead.end(status)
+            self._onlookers.shut()
+            tell_end(self.get_job_id(), summary, self._graph.settings)
+            self._job.coordinators.close(error)
+            self._driver.close()
+        finally:
+            if error is None:
+                job, savepoint = self.get_job_id(), self._job.savepoint
+                self._result.set_result(JobExecutionResult(job, runtime_ms, summary, savepoint))
+            else:
+                self._result.set_exception(error)
+        self._onlookers.close()
 
     # --- the job ---
 
     def get_job_id(self) -> JobId:
-        return self._id
+        return self._driver.lead.job
 
-    def get_web_interface_url(self) -> None:
-        """Spark's own page shows its stages."""
+    def get_web_interface_url(self) -> str | None:
+        return self._onlookers.url
 
     def get_job_status(self) -> Future[JobStatus]:
-        return _done(self._status)
+        return _done(self._driver.progress.status)
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
         return self._result
@@ -148,59 +155,38 @@ class BatchClient:
     def cancel(self) -> Future[None]:
         done: Future[None] = Future()
         self._result.add_done_callback(lambda _: done.set_result(None))
-        threading.Thread(target=self._cancel, name="tidegate-cancel", daemon=True).start()
+        if not self._result.done():
+            self._driver.enter(JobStatus.CANCELLING)
+            self._stop(JobCanceled(f"job '{self._graph.name}' was cancelled"))
         return done
 
-    def _cancel(self) -> None:
+    def _stop(self, error: TidegateError) -> None:
+        threading.Thread(
+            target=self._cancel, args=(error,), name="tidegate-cancel", daemon=True
+        ).start()
+
+    def _cancel(self, error: TidegateError) -> None:
         """Again and again: what Spark is given later would run on."""
         while not self._result.done():
-            self._job.cancel()
+            self._job.cancel(error)
             wait((self._result,), _CANCEL_AGAIN_S)
 
     def suspend(self, reason: str = "somebody asked for it") -> Future[None]:
         return self.cancel()
 
     def view(self) -> JobView:
-        return JobView(
-            job=self._id,
-            name=self._graph.name,
-            epoch=Epoch(1),
-            status=self._status,
-            timestamps_ms=dict(self._entered_ms),
-            restarts=0,
-            restored=None,
-            vertices=tuple(map(self._vertex, self._graph.topology.vertices)),
-            edges=self._graph.topology.edges,
-            failures=self._failures,
-            slots=(),
-            slots_wanted=0,
-            checkpoints=StatisticsTracker(0).view(),
-            settings=self._graph.settings,
-            counts=sum((each.counts for each in self._figures.values()), RowCounts()),
-        )
+        return self._driver.progress.view()
 
-    def _vertex(self, vertex: Vertex) -> VertexView:
-        subtasks: list[SubtaskView] = []
-        for subtask in vertex.subtasks():
-            figures = self._figures.get(subtask, SubtaskFigures())
-            state = ExecutionState.FINISHED if subtask in self._figures else ExecutionState.RUNNING
-            subtasks.append(SubtaskView(subtask.index, 0, state, None, {}, figures))
-        return VertexView(
-            vertex.id,
-            vertex.name,
-            vertex.parallelism,
-            vertex.max_parallelism,
-            tuple(subtasks),
-            vertex.operators,
-            vertex.parallelism_set,
-        )
+    def log(
+        self, wanted: LogFilter | None = None, *, after: int | None = None, limit: int = 1_000
+    ) -> LogPage:
+        from tidegate.model.logs import LogFilter  # few jobs are asked for it
 
-    def log(self, wanted: object = None, *, after: object = None, limit: int = 1_000) -> LogPage:
-        """Executors keep what functions log."""
-        return LogPage((), 0)
+        log = self._onlookers.job_log
+        return log.read(wanted or LogFilter(), after=after, limit=limit)
 
     def thread_dump(self, slot: object = None) -> Future[Any]:
-        return _done(thread_stacks()) if slot is None else _refused("show the stacks of a task")
+        return _done(thread_stacks()) if slot is None else self._refused("show a task's stacks")
 
     # --- results ---
 
@@ -219,37 +205,36 @@ class BatchClient:
     # --- what there is only of streams ---
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[Any]:
-        return _refused("take a checkpoint")
+        return self._refused("take a checkpoint")
 
     def trigger_savepoint(self, *_: Any, **__: Any) -> Future[str]:
-        return _refused("take a savepoint")
+        return self._refused("take a savepoint", _ENDS_WITH_ONE)
 
     def stop_with_savepoint(self, *_: Any, **__: Any) -> Future[str]:
-        return _refused("stop with a savepoint")
+        return self._refused("stop with a savepoint", _ENDS_WITH_ONE)
 
     def cancel_with_savepoint(self, *_: Any, **__: Any) -> Future[str]:
-        return _refused("take a savepoint")
+        return self._refused("take a savepoint", _ENDS_WITH_ONE)
 
     def rescale(self, parallelism: int) -> Future[None]:
-        return _refused("change the parallelism")
+        return self._refused("change the parallelism")
 
     def call_samples(self, slot: object, vertex: object) -> Future[Any]:
-        return _refused("sample calls")
+        return self._refused("sample calls")
+
+    def _refused(self, what: str, else_: str = "") -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_exception(
+            ConfigError(
+                f"A job in batch cannot {what}",
+                where=f"job '{self._graph.name}'",
+                remedy=f"Run it with execution.runtime-mode: STREAMING{else_}.",
+            )
+        )
+        return done
 
 
 def _done(result: Any) -> Future[Any]:
     done: Future[Any] = Future()
     done.set_result(result)
-    return done
-
-
-def _refused(what: str) -> Future[Any]:
-    done: Future[Any] = Future()
-    done.set_exception(
-        ConfigError(
-            f"A job in batch cannot {what}",
-            where="JobClient",
-            remedy="Run it with execution.runtime-mode: STREAMING.",
-        )
-    )
     return done

@@ -10,13 +10,13 @@ from __future__ import annotations
 import secrets
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
 from tidegate.connectors.frames.frame_source import IN_PLACE
-from tidegate.errors import GraphError, JobCanceled
+from tidegate.errors import GraphError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
 from tidegate.spark.batch.commits import commit_all
@@ -31,13 +31,15 @@ from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from flinkformat.snapshots import MasterState
     from tidegate.api.operator import Combiner
+    from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.control import CheckpointAcknowledged, SlotInvitation
     from tidegate.model.ids import JobId, OperatorId, VertexId
     from tidegate.model.settings import JobSettings
     from tidegate.spark.batch.shuffle import Said
@@ -69,12 +71,29 @@ def check(graph: JobGraph) -> None:
                 )
 
 
+class Surroundings(Protocol):
+    """The driver around a batch, as its stages need it. Blocking.
+
+    invitation: for tasks to tell what they do; None where nobody listens.
+    """
+
+    @property
+    def invitation(self) -> SlotInvitation | None: ...
+
+    def hook_states(self, wall_ms: int) -> tuple[MasterState, ...]:
+        """The states of the master hooks for the savepoint at its end."""
+        ...
+
+    def saved(self, path: str, at_ms: int, shares: Sequence[CheckpointAcknowledged]) -> None:
+        """The savepoint at its end is complete. at_ms: of its barrier."""
+        ...
+
+
 class BatchJob:
     """Runs the stages of a job on Spark and commits what they prepared.
 
     start: what it begins with. savepoints: folder for a savepoint at its end; None for none.
-    shipment: what executors get that lack Tidegate. hooks: gives the states of the master hooks for
-    the savepoint, told the time.
+    shipment: what executors get that lack Tidegate.
     """
 
     def __init__(
@@ -85,7 +104,7 @@ class BatchJob:
         start: BatchStart,
         savepoints: str | None,
         shipment: Shipment | None,
-        hooks: Callable[[int], tuple[MasterState, ...]],
+        around: Surroundings,
     ) -> None:
         self._graph = graph
         self._job = job
@@ -97,11 +116,11 @@ class BatchJob:
             self._spark.conf.set(key, value)
         self._tag = f"tidegate-{secrets.token_hex(6)}"
         self._kept: list[DataFrame] = []
-        self._cancelled = False
+        self._ended_by: TidegateError | None = None
         self._start = start
         self._savepoints = savepoints
         self._shipment = shipment
-        self._hooks = hooks
+        self._around = around
         self._savepoint: FinalSavepoint | None = None
         self._staged = StagedInputs(graph, job, self._frames.operators)
         places = self._staged.places | dict.fromkeys(self._frames.operators, IN_PLACE)
@@ -144,9 +163,10 @@ class BatchJob:
                         held.setdefault(operator, []).extend(data)
         if self._savepoint is not None:
             shares = [each.share for each in said if each.share is not None]
-            hooks = self._hooks(self._savepoint.barrier.triggered_ms)
-            times = self._event_times(said)
+            at_ms = self._savepoint.barrier.triggered_ms
+            hooks, times = self._around.hook_states(at_ms), self._event_times(said)
             self._savepoint.complete(shares, self.coordinators.snapshot(), hooks, times)
+            self._around.saved(self._savepoint.path, at_ms, shares)
         commit_all(self._graph, held)
         return said
 
@@ -165,8 +185,9 @@ class BatchJob:
                 times[vertex] = min(at_ms, times.get(vertex, at_ms))
         return times
 
-    def cancel(self) -> None:
-        self._cancelled = True
+    def cancel(self, error: TidegateError) -> None:
+        """End it before its time, with this error."""
+        self._ended_by = self._ended_by or error
         self._staged.cancel()
         self._context.cancelJobsWithTag(self._tag)
 
@@ -178,8 +199,8 @@ class BatchJob:
             with workers_python(self._spark):
                 rows = self._said().collect()
         except Exception as error:  # Spark's, Py4J's: they have no kind in common
-            if self._cancelled:
-                raise JobCanceled("the job was canceled") from error
+            if self._ended_by is not None:
+                raise self._ended_by from None
             raise lost("Spark could not run the job", str(error)) from error
         finally:
             self._context.removeJobTag(self._tag)
@@ -215,6 +236,7 @@ class BatchJob:
             {each.index: start for each in subtasks if (start := self._start.subtasks.get(each))},
             self._start.event_times.get(vertex),
             combiners=self._combiners(vertex),
+            invitation=self._around.invitation,
         )
         parallelism = stage.parallelism
         if stage.inputs:

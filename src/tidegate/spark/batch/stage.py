@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.api.functions import SnapshotContext
 from tidegate.clock import SystemClock
-from tidegate.config.log import process_log
 from tidegate.model.chance import SeededChance
-from tidegate.model.control import Accepted, CheckpointAcknowledged, Deploy
+from tidegate.model.control import CheckpointAcknowledged, Deploy, ExecutionState
 from tidegate.model.deployment import Deployment
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
@@ -27,17 +26,16 @@ from tidegate.model.elements import (
     EndOfData,
     Watermark,
 )
-from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
 from tidegate.model.topology import Partitioner, Topology
 from tidegate.operators.sinks.sink import committables_state
-from tidegate.slot.channel_state import ChannelStateStorage
 from tidegate.slot.driver_link import as_ours
-from tidegate.slot.job import LocalState
-from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads
+from tidegate.slot.loop.beside import DaemonThreads
 from tidegate.slot.subtask.builder import build, load
-from tidegate.slot.subtask.hosted import close_after_calls, restore
+from tidegate.slot.subtask.hosted import restore
 from tidegate.spark.batch.channels import AT_ONCE_ROWS, GATHERED_ROWS, ToSubtask, Unbounded
 from tidegate.spark.batch.frame_rows import FrameRows, reading
+from tidegate.spark.batch.resources import TaskResources, no_channel_state
 from tidegate.spark.batch.shuffle import (
     BATCH_BYTES,
     ONLY,
@@ -47,9 +45,8 @@ from tidegate.spark.batch.shuffle import (
     ShuffleWriter,
     Told,
 )
+from tidegate.spark.batch.telling import LastWords, SparkTask, telling
 from tidegate.spark.slot_task import imports_from
-from tidegate.state.backend import OperatorBackend, keyed_backend
-from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
@@ -60,21 +57,20 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import Combiner, VertexPlan
     from tidegate.errors import TidegateError
-    from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
+    from tidegate.model.control import CheckpointDeclined, SlotInvitation, SubtaskFigures
     from tidegate.model.elements import Barrier, Mark, OperatorEvent
     from tidegate.model.ids import ChannelId, CheckpointId, JobId, OperatorId, VertexId
+    from tidegate.model.metrics import Metrics
     from tidegate.model.restore import SubtaskRestore
     from tidegate.model.settings import JobSettings
-    from tidegate.slot.subtask.chain import Chain, ChainedOperator
+    from tidegate.slot.subtask.chain import ChainedOperator
     from tidegate.slot.subtask.context import Waiting
-    from tidegate.slot.subtask.host import Host
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.subtask.subtask import Subtask
     from tidegate.spark.batch.frame_rows import FramePartitions
-    from tidegate.state.scope import StateScope
+    from tidegate.spark.batch.telling import Telling
 
 _SUBTASK_BITS: Final = 32
-_CALLS_AT_ONCE: Final = 4
 _ENCODE_MS: Final = 50.0
 _HELD_UP_S: Final = 0.001
 _BEAT_S: Final = 0.005
@@ -93,7 +89,8 @@ class Stage:
     restored, restores: the snapshot that it starts from, and the state in it by subtask.
     event_time_ms: where event time had come in it. frame: how tasks find the rows of a DataFrame
     that Spark gives them; None where the source reads, or the shuffle is read. combiners: join rows
-    before they are sent, by edge.
+    before they are sent, by edge. invitation: to the driver, for tasks to tell it what they do;
+    None where it does not listen.
     """
 
     job: JobId
@@ -111,6 +108,7 @@ class Stage:
     event_time_ms: int | None = None
     frame: FramePartitions | None = None
     combiners: Mapping[int, Combiner] = field(default_factory=dict[int, "Combiner"])
+    invitation: SlotInvitation | None = None
 
     @property
     def parallelism(self) -> int:
@@ -158,42 +156,33 @@ def stage_function(
                 batches = chain((first,), batches)
             else:
                 index = task.partitionId() - stage.frame.first
-            own = StageTask(stage, index, task.taskAttemptId())
-            yield from own.run(batches)
+            place = SparkTask(task.taskAttemptId(), task.stageId())
+            yield from run_task(stage, index, place, batches)
 
     return run_stage
 
 
-class TaskResources:
-    """The threads, the disk and the storage of a task of Spark.
+def run_task(
+    stage: Stage, index: int, place: SparkTask, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the next shuffle from those of the last; the driver is told meanwhile."""
+    deployment = deployment_of(stage, index, place.attempt)
+    began = place.began(deployment.execution)
+    with telling(stage.invitation, began, deployment.task_name, SystemClock()) as told:
+        yield from StageTask(stage, deployment, told).run(batches)
 
-    calls: on the threads. attempt: as of a host.
-    """
 
-    def __init__(
-        self, stage: Stage, attempt: int, draw: Callable[[], int], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._threads = DaemonThreads(_CALLS_AT_ONCE)
-        self.calls = BlockingCalls(self._threads.run)
-        self.storage = CheckpointStorage(stage.job, stage.settings.checkpoints)
-        task = Accepted(SlotId(f"task-{attempt}"), stage.job, Epoch(1), stage.settings)
-        self._local = LocalState(task, draw, self.calls.run, loop.create_task)
-
-    def backend(self, scope: StateScope, deployment: Deployment, host: Host) -> OperatorBackend:
-        """State in memory or on the disk; there is nothing that its changes would be logged for."""
-        place = self._local.place(deployment.settings.slot)
-        return OperatorBackend(scope, keyed_backend(scope, local=place))
-
-    async def close(self, chain: Chain, log: structlog.typing.FilteringBoundLogger) -> None:
-        """Close the operators once their calls have ended, and leave nothing on the disk."""
-        self.calls.give_up()
-        await close_after_calls(chain, self.calls, log)
-        self._threads.close()
-        self._local.folders.close(over=True)
+def deployment_of(stage: Stage, index: int, attempt: int) -> Deployment:
+    """The subtask of a stage in one of its tasks."""
+    execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
+    deploy = Deploy(execution, stage.plan, stage.as_seen, {}, {}, {}, stage.restored)
+    if (start := stage.restores.get(index)) is not None:
+        deploy = replace(deploy, state=start.operators, checksums=start.checksums)
+    return Deployment(stage.job, stage.settings, deploy)
 
 
 class StageHost:
-    """The `Host` of a subtask in a task of Spark. attempt: no two tasks have the same.
+    """The `Host` of a subtask in a task of Spark.
 
     writer: takes what it emits. words: what its operators say. failure: of the subtask. share: of a
     savepoint, once it is written. subtask: once it is built.
@@ -201,26 +190,27 @@ class StageHost:
 
     subtask: Subtask
 
-    def __init__(self, stage: Stage, index: int, attempt: int) -> None:
-        execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
-        deploy = Deploy(execution, stage.plan, stage.as_seen, {}, {}, {}, stage.restored)
-        if (start := stage.restores.get(index)) is not None:
-            deploy = replace(deploy, state=start.operators, checksums=start.checksums)
-        self.deployment = Deployment(stage.job, stage.settings, deploy)
+    def __init__(
+        self, stage: Stage, deployment: Deployment, log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        self.deployment = deployment
+        execution, attempt = deployment.execution, deployment.execution.attempt
         self.clock = SystemClock()
         self.chance = SeededChance(attempt)
-        self.log = process_log().bind(subtask=self.deployment.task_name)
-        in_flight = ChannelStateStorage(_nothing, _never, self.chance.bits64, _never)
-        self.channel_state = in_flight.writer(execution, 1)
-        self.writer = ShuffleWriter((stage.position << _SUBTASK_BITS) + index)
+        self.log = log
+        self.channel_state = no_channel_state(execution, self.chance.bits64)
+        self.writer = ShuffleWriter((stage.position << _SUBTASK_BITS) + execution.subtask.index)
         self.words: list[Committables | Told] = []
         self.failure: TidegateError | None = None
         self.share: CheckpointAcknowledged | None = None
         self.moved = asyncio.Event()
-        self.loop = asyncio.new_event_loop()
         self.channels: list[ToSubtask] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self.resources = TaskResources(stage, attempt, self.chance.bits64, self.loop)
+        self.resources = TaskResources(self.deployment, self.chance.bits64)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self.resources.loop
 
     def build(self, plan: VertexPlan) -> None:
         """Make the subtask. Raises what stands in its way, such as code that cannot be loaded."""
@@ -357,17 +347,19 @@ class StageHost:
 
 
 class StageTask:
-    """One subtask of a stage, from its first row to its last. attempt: as of `StageHost`."""
+    """One subtask of a stage, from its first row to its last. telling: to the driver."""
 
-    def __init__(self, stage: Stage, index: int, attempt: int) -> None:
+    def __init__(self, stage: Stage, deployment: Deployment, telling: Telling) -> None:
         self._stage = stage
-        self._index = index
-        self._host = StageHost(stage, index, attempt)
+        self._index = deployment.execution.subtask.index
+        self._telling = telling
+        self._host = StageHost(stage, deployment, telling.log)
         self._writer = self._host.writer
         self._heard: list[Said] = []
         self._watermarks: dict[int, int] = {}
         self._figures: SubtaskFigures | None = None
         self._rows = None if stage.frame is None else FrameRows(stage.frame.schema)
+        self._metrics: Metrics = {}
 
     @property
     def _subtask(self) -> Subtask:
@@ -385,6 +377,7 @@ class StageTask:
             pass
         except Exception as error:
             host.failure = as_ours(error, host.deployment.task_name)
+        self._telling.ends(self._last_words(is_whole=is_whole))
         if not is_whole:
             for _ in batches:  # Spark gives the rest whether or not anybody reads it
                 pass
@@ -392,9 +385,16 @@ class StageTask:
         self._writer.said([*self._heard, own], self._readers, to_all=not is_whole)
         yield from self._writer.take()
 
+    def _last_words(self, *, is_whole: bool) -> LastWords:
+        if is_whole:
+            return LastWords(ExecutionState.FINISHED, None, self._figures, self._metrics)
+        failure = self._host.failure
+        return LastWords(ExecutionState.FAILED if failure else ExecutionState.CANCELED, failure)
+
     def _run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with contextlib.closing(self._host.loop):
             self._host.build(self._plan())
+            self._telling.begins(self._subtask)
             yield from self._from_first_to_last(batches)
 
     def _plan(self) -> VertexPlan:
@@ -566,7 +566,7 @@ class StageTask:
         self._subtask.outputs.flush()
         for channel in self._host.channels:
             channel.flush()
-        self._figures = self._subtask.figures
+        self._figures, self._metrics = self._subtask.figures, self._subtask.metrics.read()
 
     def _leaves_commits(self, each: ChainedOperator) -> bool:
         """Leave what an operator would commit to the driver; false where there is nothing."""
@@ -589,11 +589,3 @@ class StageTask:
 
 class _FailedBefore(Exception):
     """A task before this one has failed: what comes of it is not all."""
-
-
-def _nothing() -> None:
-    return None
-
-
-def _never(work: object) -> Any:
-    raise AssertionError("a task of Spark keeps no in-flight data")

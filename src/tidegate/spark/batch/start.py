@@ -12,7 +12,7 @@ from tidegate.config.log import process_log
 from tidegate.driver.start import fitted
 from tidegate.driver.starting.restore import LATEST, read_for_start
 from tidegate.errors import ConfigError, RestoreRefused
-from tidegate.model.ids import OperatorId, SubtaskId, VertexId
+from tidegate.model.ids import JobId, OperatorId, SubtaskId, VertexId
 from tidegate.model.restore import SubtaskRestore
 from tidegate.model.settings import ClaimMode
 from tidegate.storage.checkpoints import CheckpointStorage
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import MasterState
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.ids import CheckpointId, JobId
+    from tidegate.model.ids import CheckpointId
 
 EVENT_TIMES: Final = "event_times_ms"
 """Name of a fact about a snapshot: how far event time had come, by vertex.
@@ -35,12 +35,12 @@ or what is late for the one would open its window once more in the other.
 
 @dataclass(frozen=True)
 class BatchStart:
-    """The state of subtasks, coordinators and hooks. checkpoint: None where it starts empty.
+    """The state of subtasks, coordinators and hooks. snapshot: None where it starts empty.
 
     event_times: how far event time had come in a batch, in milliseconds; of a stream it is empty.
     """
 
-    checkpoint: CheckpointId | None = None
+    snapshot: CompletedCheckpoint | None = None
     subtasks: Mapping[SubtaskId, SubtaskRestore] = field(
         default_factory=dict[SubtaskId, SubtaskRestore]
     )
@@ -50,8 +50,13 @@ class BatchStart:
     hooks: tuple[MasterState, ...] = ()
     event_times: Mapping[VertexId, int] = field(default_factory=dict[VertexId, int])
 
+    @property
+    def checkpoint(self) -> CheckpointId | None:
+        """Number of the snapshot."""
+        return None if self.snapshot is None else self.snapshot.checkpoint
 
-def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
+
+def read_start(graph: JobGraph) -> tuple[JobGraph, BatchStart]:
     """Reads the snapshot that the job's settings name; gives the graph as it fits. Blocking.
 
     Raises ConfigError, FormatError, RestoreRefused and StorageFailed.
@@ -66,7 +71,8 @@ def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
             where=f"{restore.path}, claim mode {restore.claim_mode.value}",
             remedy="Name the savepoint that it starts from, with claim mode NO_CLAIM.",
         )
-    storage = CheckpointStorage(job, graph.settings.checkpoints)
+    # It has no folder of its own to look into.
+    storage = CheckpointStorage(JobId(secrets.token_hex(16)), graph.settings.checkpoints)
     read = read_for_start(storage, restore.path, lambda: secrets.token_hex(16))
     metadata, log = read.metadata, process_log().bind(job=graph.name)
     graph = fitted(graph, metadata, {}, log)
@@ -81,7 +87,7 @@ def read_start(graph: JobGraph, job: JobId) -> tuple[JobGraph, BatchStart]:
     facts = {} if provenance is None else provenance.facts
     known = cast("dict[str, int]", facts.get(EVENT_TIMES, {}))
     times = {each.id: known[each.id.hex()] for each in topology.vertices if each.id.hex() in known}
-    return graph, BatchStart(read.checkpoint, subtasks, kept, hook_states(metadata), times)
+    return graph, BatchStart(read, subtasks, kept, hook_states(metadata), times)
 
 
 def _check_at_rest(read: CompletedCheckpoint, subtasks: Mapping[SubtaskId, SubtaskRestore]) -> None:

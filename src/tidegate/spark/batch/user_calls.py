@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
-from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
-from tidegate.driver.pool import DriverPool
 from tidegate.driver.user_code.callbacks import (
     CALL_TIMEOUT_S,
     FailureEnrichers,
@@ -20,51 +17,40 @@ from tidegate.errors import UserCodeFailed
 from tidegate.spark.batch.shuffle import ONLY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Coroutine
 
     from flinkformat.snapshots import MasterState
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.jobmaster.commands import StatusChanged
     from tidegate.model.ids import JobId
+    from tidegate.spark.batch.driver_loop import DriverLoop
     from tidegate.spark.batch.start import BatchStart
-
-T = TypeVar("T")
-
-_THREADS: Final = 4
-_END_S: Final = 5.0
 
 
 class UserCalls:
-    """Calls them on threads of its own, each within its time. Any thread may ask for a call."""
+    """Calls them on the driver's threads, each within its time. Any thread may ask for a call."""
 
-    def __init__(self, graph: JobGraph, job: JobId) -> None:
-        self._pool = DriverPool(_THREADS, SystemClock())
-        self._loop = asyncio.new_event_loop()
-        self._telling: set[asyncio.Task[None]] = set()
+    def __init__(self, graph: JobGraph, job: JobId, loop: DriverLoop) -> None:
         self._graph = graph
-        self._log = log = process_log().bind(job=graph.name)
-        about, blocking = (job, graph.name), self._blocking
+        self._loop = loop
+        self._telling: set[asyncio.Task[None]] = set()
+        log, about, blocking = process_log().bind(job=graph.name), (job, graph.name), loop.blocking
         self._hooks = MasterHooks(graph.hooks, blocking, log)
         self._enrichers = FailureEnrichers(graph.enrichers, about, blocking, log)
         self._listeners = StatusListeners(graph.listeners, about, blocking, self._spawn, log)
-        threading.Thread(target=self._serve, name="tidegate-calls", daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.closing(self._loop):
-            self._loop.run_forever()
 
     def tell(self, change: StatusChanged) -> None:
         """Tell the listeners, beside whatever else happens."""
-        self._loop.call_soon_threadsafe(self._listeners.tell, change)
+        self._loop.soon(partial(self._listeners.tell, change))
 
     def labels(self, error: TidegateError) -> dict[str, str]:
-        return self._done(self._enrichers.labels(error, error.where, None))
+        return self._loop.done(self._enrichers.labels(error, error.where, None))
 
     def restore_hooks(self, start: BatchStart) -> None:
         """The batch begins. Raises what a hook has raised."""
         allow = self._graph.settings.restore.allow_non_restored
-        self._done(self._hooks.restore(start.checkpoint, start.hooks, allow_unmatched=allow))
+        self._loop.done(self._hooks.restore(start.checkpoint, start.hooks, allow_unmatched=allow))
 
     def trigger_hooks(self, wall_ms: int) -> tuple[MasterState, ...]:
         """The states of the hooks for the savepoint at the end. Raises what one has raised."""
@@ -82,27 +68,18 @@ class UserCalls:
                     remedy="Find out what their trigger_checkpoint waits for.",
                 ) from error
 
-        return self._done(trigger())
+        return self._loop.done(trigger())
 
     def close(self) -> None:
         """Close the hooks, and end once the listeners have been told or had their time."""
-        self._done(self._ended())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        if left := self._pool.close(_END_S):
-            self._log.warning("calls that do not end are abandoned", threads=left)
+        self._loop.done(self._ended())
 
     async def _ended(self) -> None:
         await self._hooks.close()
         if self._telling:
             await asyncio.wait(self._telling, timeout=CALL_TIMEOUT_S)
 
-    def _done(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _blocking(self, call: Callable[[], T]) -> Awaitable[T]:
-        return asyncio.wrap_future(self._pool.submit(call))
-
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = self._loop.create_task(work)
+        task = self._loop.spawn(work)
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)

@@ -1,0 +1,97 @@
+"""All that a job in batch has in its driver beside the job of Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidegate.spark.batch.driver_loop import DriverLoop
+from tidegate.spark.batch.lead import Lead
+from tidegate.spark.batch.listening import hear_out, listen
+from tidegate.spark.batch.progress import BatchProgress
+from tidegate.spark.batch.user_calls import UserCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flinkformat.snapshots import MasterState
+    from tidegate.driver.telling.job_log import JobLog
+    from tidegate.errors import TidegateError
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.control import CheckpointAcknowledged, JobStatus, SlotInvitation
+    from tidegate.spark.batch.listening import DriverPlace
+    from tidegate.spark.batch.shuffle import Said
+    from tidegate.spark.batch.start import BatchStart
+
+
+class BatchDriver:
+    """Leads the job, listens to its tasks and calls the user's callbacks. Blocking.
+
+    stop: ends the job with an error; called on any thread. Raises what stands in the way of leading
+    it, with nothing left behind.
+    """
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        place: DriverPlace,
+        start: BatchStart,
+        log: JobLog,
+        stop: Callable[[TidegateError], None],
+    ) -> None:
+        self._start = start
+        self._stop = stop
+        self._loop = loop = DriverLoop(log.log)
+        try:
+            log.begin(graph.settings.slot.log, loop.pool.submit)
+            self.lead: Final = Lead(graph, loop, log.log)
+            self.progress: Final = BatchProgress(
+                graph, self.lead.job, self.lead.epoch, log, place.page, stop
+            )
+            self._invitation = loop.done(listen(graph, place, loop, self.progress.watch, log.log))
+        except BaseException:
+            loop.close()
+            raise
+        self._calls = UserCalls(graph, self.lead.job, loop)
+        if start.snapshot is not None:
+            self.progress.restored(start.snapshot)
+
+    def enter(self, status: JobStatus, error: TidegateError | None = None) -> None:
+        """The job gets another status; its listeners hear of it."""
+        if (change := self.progress.enter(status, error)) is not None:
+            self._calls.tell(change)
+
+    def begin(self) -> None:
+        """Before the first task. Raises what a master hook has raised."""
+        self.lead.watch(self._stop)
+        self._calls.restore_hooks(self._start)
+
+    def heard(self, said: Sequence[Said]) -> None:
+        """All tasks have ended, and have said that with their rows."""
+        self._loop.done(hear_out(self.progress.watch))
+        self.progress.ended(said)
+
+    def failed(self, error: TidegateError) -> None:
+        """The job ends with an error."""
+        self._loop.done(hear_out(self.progress.watch))
+        self.progress.add_failure(error, error.where)
+        self.progress.label_failure(error, self._calls.labels(error))
+
+    def close(self) -> None:
+        """Close the hooks, and leave nothing running."""
+        try:
+            self._calls.close()
+        finally:
+            self._loop.close()
+
+    # --- Surroundings ---
+
+    @property
+    def invitation(self) -> SlotInvitation | None:
+        return self._invitation
+
+    def hook_states(self, wall_ms: int) -> tuple[MasterState, ...]:
+        return self._calls.trigger_hooks(wall_ms)
+
+    def saved(self, path: str, at_ms: int, shares: Sequence[CheckpointAcknowledged]) -> None:
+        self.lead.saved(path)
+        self.progress.saved(path, at_ms, shares)
