@@ -124,6 +124,34 @@ def test_what_there_is_only_of_streams_is_refused_with_the_reason(jobs: Jobs, go
     assert "job 'refuses'" in ran.output and "end_with_savepoint" in ran.output
 
 
+def test_metrics_of_tasks_are_reported(jobs: Jobs, go: Path) -> None:
+    lines = jobs.folder / "metrics.jsonl"
+    reporter = {
+        "metrics.reporters": "lines",
+        "metrics.reporter.lines.factory.class": "json-lines",
+        "metrics.reporter.lines.path": str(lines),
+        "metrics.reporter.lines.filter.includes": "taskmanager.job.task:numRecordsOut",
+        "metrics.reporter.lines.interval": "100 ms",
+    }
+    client = started(jobs, go, "reported", **reporter)
+    until(lambda: max(reported(lines), default=0) > 0, "rows of a running task are reported")
+    assert max(reported(lines)) < ROWS // 2
+    go.touch()
+    finished(client)
+    assert sorted(reported(lines))[-2:] == [ROWS // 2, ROWS // 2]
+
+
+def reported(lines: Path) -> list[int]:
+    """Rows of each task of the first step, as they were reported last."""
+    last: dict[str, int] = {}
+    whole = lines.read_text().rpartition("\n")[0] if lines.exists() else ""
+    for line in whole.splitlines():
+        told = json.loads(line)
+        if told["variables"]["task_name"].startswith("Source"):
+            last[told["variables"]["subtask_index"]] = told["value"]
+    return list(last.values())
+
+
 def test_a_task_that_runs_says_where_it_is(jobs: Jobs, go: Path) -> None:
     client = started(jobs, go, "asked")
     rest = Rest.of(client)
