@@ -20,6 +20,7 @@ from tidegate import ConfigError, JobCanceled, JobClient, JobFailed, JobStatus
 from tidegate.cli.main import commands
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import ExecutionState
+from tidegate.model.ids import SlotId
 
 pytestmark = [pytest.mark.slow, pytest.mark.feature("F309")]
 
@@ -117,13 +118,54 @@ def test_what_there_is_only_of_streams_is_refused_with_the_reason(jobs: Jobs, go
     of_job, is_json = f"{rest.job}/resource-requirements", {"Content-Type": "application/json"}
     status, answer = rest.ask("PUT", of_job, wanted, **is_json)
     assert status == 400 and "A job in batch cannot change the parallelism" in str(answer)
-    [reads, _] = by_name(rest.get(rest.job)["vertices"])
-    status, why = rest.refused("GET", f"{rest.job}/vertices/{reads['id']}/flamegraph")
-    assert status == 400 and "A job in batch cannot sample calls" in why
     command = ["savepoint", "refuses", "/tmp/none", "-d", str(jobs.checkpoints)]
     ran = CliRunner().invoke(commands, command)
     assert ran.exit_code == 2 and "A job in batch cannot take a savepoint" in ran.output
     assert "job 'refuses'" in ran.output and "end_with_savepoint" in ran.output
+
+
+def test_metrics_of_tasks_are_reported(jobs: Jobs, go: Path) -> None:
+    lines = jobs.folder / "metrics.jsonl"
+    reporter = {
+        "metrics.reporters": "lines",
+        "metrics.reporter.lines.factory.class": "json-lines",
+        "metrics.reporter.lines.path": str(lines),
+        "metrics.reporter.lines.filter.includes": "taskmanager.job.task:numRecordsOut",
+        "metrics.reporter.lines.interval": "100 ms",
+    }
+    client = started(jobs, go, "reported", **reporter)
+    until(lambda: max(reported(lines), default=0) > 0, "rows of a running task are reported")
+    assert max(reported(lines)) < ROWS // 2
+    go.touch()
+    finished(client)
+    assert sorted(reported(lines))[-2:] == [ROWS // 2, ROWS // 2]
+
+
+def reported(lines: Path) -> list[int]:
+    """Rows of each task of the first step, as they were reported last."""
+    last: dict[str, int] = {}
+    whole = lines.read_text().rpartition("\n")[0] if lines.exists() else ""
+    for line in whole.splitlines():
+        told = json.loads(line)
+        if told["variables"]["task_name"].startswith("Source"):
+            last[told["variables"]["subtask_index"]] = told["value"]
+    return list(last.values())
+
+
+def test_a_task_that_runs_says_where_it_is(jobs: Jobs, go: Path) -> None:
+    client = started(jobs, go, "asked")
+    rest = Rest.of(client)
+    reads, adds = by_name(rest.get(rest.job)["vertices"])
+    path = f"{rest.job}/vertices/{reads['id']}/flamegraph?type=on_cpu"
+    until(lambda: "pair (" in str(rest.get(path)["data"]), "samples show the user's function")
+    assert rest.get(f"{rest.job}/vertices/{adds['id']}/flamegraph")["data"] is None
+    slot, _ = rest.get("/taskmanagers")["taskmanagers"]
+    threads = rest.get(f"/taskmanagers/{slot['id']}/thread-dump")["threadInfos"]
+    assert any("in pair" in each["stringifiedThreadInfo"] for each in threads)
+    go.touch()
+    finished(client)
+    with pytest.raises(JobFailed, match="the job has ended"):
+        client.thread_dump(SlotId(slot["id"])).result(END_S)
 
 
 def test_the_command_line_finds_a_batch_and_ends_it(jobs: Jobs, go: Path) -> None:

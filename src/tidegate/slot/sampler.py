@@ -12,20 +12,20 @@ import os
 import sys
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidegate.model.control import FrameCount, KeyCount, Samples
 from tidegate.slot.driver_link import operator_of
 from tidegate.slot.loop import rounds as the_rounds
 from tidegate.slot.loop.calls import OURS
+from tidegate.slot.subtask import subtask as the_subtask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from tidegate.loops.cells import KeyCell
     from tidegate.model.ids import ExecutionId, SlotId, VertexId
-    from tidegate.slot.loop.rounds import Rounds
     from tidegate.slot.subtask.subtask import Subtask
 
 PERIOD_S: Final = 0.0125
@@ -82,25 +82,43 @@ def folded(operator: str | None, lines: Sequence[Line]) -> tuple[str, ...]:
     return (operator or BETWEEN, *(line.name for line in shown))
 
 
-class Sampler:
-    """Samples a slot's loop. rounds: of that loop. now_ms: a clock that never goes back."""
+class Sampled(Protocol):
+    """Whoever gives subtasks their turns. subtasks: those that are not over."""
 
-    def __init__(self, rounds: Rounds, now_ms: Callable[[], int]) -> None:
+    @property
+    def subtasks(self) -> Mapping[ExecutionId, Subtask]: ...
+
+    def is_listed(self, execution: ExecutionId) -> bool:
+        """True if a subtask waits for its turn."""
+        ...
+
+
+class Sampler:
+    """Samples a slot's loop. rounds: of that loop. now_ms: a clock that never goes back.
+
+    thread: of the loop; by default the one that asks.
+    """
+
+    def __init__(
+        self, rounds: Sampled, now_ms: Callable[[], int], *, thread: int | None = None
+    ) -> None:
         self._rounds = rounds
         self._now_ms = now_ms
+        self._thread = thread
         self._lock = threading.Lock()
         self._until_ms = 0
         self._sampling: _Sampling | None = None
 
     def read(self, vertex: VertexId, number: int, slot: SlotId) -> Samples:
-        """Samples of a vertex's subtasks here; none at first. Called by the loop that is sampled.
+        """Samples of a vertex's subtasks here; none at first.
 
         Sampling goes on for a minute from now. number, slot: of the question and of this slot.
         """
         with self._lock:
             self._until_ms = self._now_ms() + ON_MS
             if self._sampling is None:
-                self._sampling = _Sampling(self._rounds, threading.get_ident(), self._now_ms())
+                thread = self._thread or threading.get_ident()
+                self._sampling = _Sampling(self._rounds, thread, self._now_ms())
                 threading.Thread(
                     target=self._run, args=(self._sampling,), name="tidegate-sampler", daemon=True
                 ).start()
@@ -150,7 +168,7 @@ class _Windows(Generic[T]):
 class _Sampling:
     """Samples since the first question. thread: the loop's. over: set to end it."""
 
-    def __init__(self, rounds: Rounds, thread: int, now_ms: int) -> None:
+    def __init__(self, rounds: Sampled, thread: int, now_ms: int) -> None:
         self._rounds = rounds
         self._thread = thread
         self._began_ms = now_ms
@@ -202,8 +220,9 @@ def _at_work(frame: FrameType) -> _AtWork | None:
     key: str | None = None
     for each in _outwards(frame):
         code = each.f_code
-        if code is the_rounds.Rounds.act.__code__:
-            subtask = each.f_locals.get("subtask")
+        if code in (the_rounds.Rounds.act.__code__, the_subtask.Subtask.turn.__code__):
+            names = each.f_locals
+            subtask = names.get("subtask", names.get("self"))
             if subtask is None:
                 return None
             return _AtWork(subtask.execution, folded(operator, lines), key)

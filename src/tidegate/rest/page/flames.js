@@ -35,7 +35,6 @@ export function Flames({ watched, picture }) {
   const path = `jobs/${watched.id}/vertices/${vertex}/flamegraph?type=${kind}${subtask && `&subtaskindex=${subtask}`}`;
   useEffect(() => show({ data: null, why: WHY_NONE['-3'], trouble: '' }), [path]);
   useEffect(() => (held || left ? undefined : look(path, show)), [path, held, left]);
-  if (picture.job.tasks) return html`<p class="empty">There are no flame graphs of a batch on Spark: its tasks are not sampled.</p>`;
   const change = (set) => (event) => { set(event.target.value); hold(false); };
   const { data, why, trouble } = shown;
   return html`

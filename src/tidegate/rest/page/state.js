@@ -29,7 +29,7 @@ export function HeldState({ watched, picture }) {
     return () => { on = false; };
   }, [id, left]);
   const told = trouble && html`<p class="trouble" role="alert">${trouble}</p>`;
-  if (picture.job.tasks && held?.checkpoint == null) return html`${told}<p class="empty">The state of a batch lives in its tasks while they run; sizes appear with the savepoint that it may end with.</p>`;
+  if (picture.job.tasks && held?.checkpoint == null) return html`${told}<p class="empty">The state of a batch lives in its tasks while they run; sizes appear with the savepoint that it may end with.</p><${HotKeys} picture=${picture} />`;
   if (held === null) return told || html`<p class="empty" role="status">Loading the state …</p>`;
   if (held.checkpoint === null) return html`${told}<p class="empty">State sizes appear after the first completed checkpoint.</p><${HotKeys} picture=${picture} />`;
   const total = held.steps.reduce((sum, each) => sum + each.bytes, 0);

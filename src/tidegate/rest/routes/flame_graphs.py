@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from tidegate.errors import TidegateError, UserError
-from tidegate.rest.refusals import BadRequest, NotFound, TimedOut, unresolved
+from tidegate.errors import TidegateError
+from tidegate.rest.refusals import NotFound, TimedOut, unresolved
 from tidegate.rest.served import Route
 from tidegate.rest.shapes.flame_shapes import ENDED, NOT_YET, OFF, hottest_keys, tree
 
@@ -90,8 +90,6 @@ async def _told(
     told: list[Samples] = []
     missing: list[str] = []
     for slot, answer in zip(slots, answers, strict=True):
-        if isinstance(answer, UserError):
-            raise BadRequest(str(answer)) from answer
         if isinstance(answer, TimeoutError | TidegateError):
             missing.append(_why(job, slot))
         elif isinstance(answer, BaseException):

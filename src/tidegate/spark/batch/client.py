@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark import InheritableThread
 
@@ -13,7 +13,7 @@ from tidegate.clock import SystemClock
 from tidegate.config.threads import thread_stacks
 from tidegate.driver.client.onlookers import Onlookers
 from tidegate.driver.telling.report import summary_of, tell_end
-from tidegate.errors import ConfigError, JobCanceled, TidegateError
+from tidegate.errors import ConfigError, JobCanceled, JobFailed, TidegateError
 from tidegate.jobmaster.life import cancelled, failed_for_good
 from tidegate.model.control import JobStatus
 from tidegate.rest.serve import archive, rest_server
@@ -23,7 +23,7 @@ from tidegate.spark.batch.job import BatchJob, check
 from tidegate.spark.batch.start import read_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from tidegate.api.results import ResultBuffer
     from tidegate.graph.job_graph import JobGraph
     from tidegate.jobmaster.view import JobView
-    from tidegate.model.ids import JobId
+    from tidegate.model.control import Samples, ThreadStack
+    from tidegate.model.ids import JobId, SlotId, VertexId
     from tidegate.model.logs import LogFilter, LogPage
     from tidegate.spark.batch.listening import DriverPlace
     from tidegate.spark.shipping import Shipment
+
+T = TypeVar("T")
 
 _CANCEL_AGAIN_S: Final = 0.5
 _ENDS_WITH_ONE: Final = ", or have it end with one (end_with_savepoint)"
@@ -185,8 +188,21 @@ class BatchClient:
         log = self._onlookers.job_log
         return log.read(wanted or LogFilter(), after=after, limit=limit)
 
-    def thread_dump(self, slot: object = None) -> Future[Any]:
-        return _done(thread_stacks()) if slot is None else self._refused("show a task's stacks")
+    def thread_dump(self, slot: SlotId | None = None) -> Future[tuple[ThreadStack, ...]]:
+        if slot is None:
+            return _done(thread_stacks())
+        return self._told(lambda: self._driver.threads(slot))
+
+    def call_samples(self, slot: SlotId, vertex: VertexId) -> Future[Samples]:
+        return self._told(lambda: self._driver.samples(slot, vertex))
+
+    def _told(self, ask: Callable[[], Future[T]]) -> Future[T]:
+        try:
+            return ask()
+        except RuntimeError:  # the driver is closed
+            over: Future[T] = Future()
+            over.set_exception(JobFailed("the job has ended: its tasks are gone"))
+            return over
 
     # --- results ---
 
@@ -218,9 +234,6 @@ class BatchClient:
 
     def rescale(self, parallelism: int) -> Future[None]:
         return self._refused("change the parallelism")
-
-    def call_samples(self, slot: object, vertex: object) -> Future[Any]:
-        return self._refused("sample calls")
 
     def _refused(self, what: str, else_: str = "") -> Future[Any]:
         done: Future[Any] = Future()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidegate.driver.running import ANSWER_WITHIN_MS
+from tidegate.model.control import Samples, TellSamples, TellThreads, Threads
 from tidegate.spark.batch.driver_loop import DriverLoop
 from tidegate.spark.batch.lead import Lead
 from tidegate.spark.batch.listening import hear_out, listen
@@ -12,12 +14,20 @@ from tidegate.spark.batch.user_calls import UserCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
     from flinkformat.snapshots import MasterState
     from tidegate.driver.telling.job_log import JobLog
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.control import CheckpointAcknowledged, JobStatus, SlotInvitation
+    from tidegate.model.control import (
+        CheckpointAcknowledged,
+        JobStatus,
+        SlotInvitation,
+        ThreadStack,
+        ToSlot,
+    )
+    from tidegate.model.ids import SlotId, VertexId
     from tidegate.spark.batch.listening import DriverPlace
     from tidegate.spark.batch.shuffle import Said
     from tidegate.spark.batch.start import BatchStart
@@ -75,6 +85,30 @@ class BatchDriver:
         self._loop.done(hear_out(self.progress.watch))
         self.progress.add_failure(error, error.where)
         self.progress.label_failure(error, self._calls.labels(error))
+
+    def threads(self, slot: SlotId) -> Future[tuple[ThreadStack, ...]]:
+        """Stacks of all threads of a task. Raises RuntimeError once it is closed."""
+
+        async def told() -> tuple[ThreadStack, ...]:
+            answer = await self._asked(slot, TellThreads)
+            assert isinstance(answer, Threads), "the answer to this question"
+            return answer.stacks
+
+        return self._loop.begin(told())
+
+    def samples(self, slot: SlotId, vertex: VertexId) -> Future[Samples]:
+        """Where the time of a task goes. Raises RuntimeError once it is closed."""
+
+        async def told() -> Samples:
+            answer = await self._asked(slot, lambda number: TellSamples(number, vertex))
+            assert isinstance(answer, Samples), "the answer to this question"
+            return answer
+
+        return self._loop.begin(told())
+
+    async def _asked(self, slot: SlotId, question: Callable[[int], ToSlot]) -> Threads | Samples:
+        questions = self.progress.watch.questions
+        return await questions.ask(slot, question, timeout_ms=ANSWER_WITHIN_MS)
 
     def close(self) -> None:
         """Close the hooks, and leave nothing running."""

@@ -12,6 +12,7 @@ from tidegate.driver.pool import DriverPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+    from concurrent.futures import Future
 
     import structlog
 
@@ -40,9 +41,17 @@ class DriverLoop:
         with contextlib.closing(self._loop):
             self._loop.run_forever()
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Runs a coroutine. Raises RuntimeError once the loop is closed."""
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise
+
     def done(self, work: Coroutine[Any, Any, T]) -> T:
         """Result of a coroutine; blocks until it is there. Raises what the coroutine raises."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self.begin(work).result()
 
     def blocking(self, call: Callable[[], T]) -> Awaitable[T]:
         """Runs a call on the pool. For coroutines of this loop."""

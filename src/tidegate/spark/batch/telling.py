@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.config.log import print_line, process_log
+from tidegate.config.threads import thread_stacks
 from tidegate.metrics import GaugeCalls
 from tidegate.model.control import (
     STDERR,
@@ -28,20 +29,24 @@ from tidegate.model.control import (
     SubtaskChanged,
     SubtaskFigures,
     TaskBegan,
+    TellSamples,
+    TellThreads,
+    Threads,
 )
 from tidegate.model.ids import SlotId
 from tidegate.slot.driver_link import SlotLog
 from tidegate.slot.process.pulse import PulseLink
+from tidegate.slot.sampler import Sampler
 from tidegate.transport.blocking import BlockingLink
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     import structlog
 
     from tidegate.clock import Clock
     from tidegate.errors import TidegateError
-    from tidegate.model.control import Logged, SlotInvitation
+    from tidegate.model.control import Logged, Samples, SlotInvitation
     from tidegate.model.ids import ExecutionId
     from tidegate.model.metrics import Metrics
     from tidegate.slot.subtask.subtask import Subtask
@@ -125,8 +130,18 @@ class _Silent:
     def ends(self, last: LastWords) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """The one subtask of a task, as the sampler sees it."""
+
+    subtasks: Mapping[ExecutionId, Subtask]
+
+    def is_listed(self, execution: ExecutionId) -> bool:
+        return False
+
+
 class _Teller:
-    """Sends from a thread of its own. log: gathers what the task logs and prints."""
+    """Sends from a thread of its own, and answers. log: gathers what the task logs and prints."""
 
     def __init__(
         self, invitation: SlotInvitation, began: TaskBegan, log: SlotLog, name: str, clock: Clock
@@ -151,6 +166,7 @@ class _Teller:
         )
         self._gauges = GaugeCalls(clock.monotonic_ms)
         self._subtask: Subtask | None = None
+        self._sampler: Sampler | None = None
         self._last = LastWords()
         self._streams = sys.stdout, sys.stderr
         self._over = threading.Event()
@@ -161,6 +177,9 @@ class _Teller:
         self._thread.start()
 
     def begins(self, subtask: Subtask) -> None:
+        alone = _Alone({self._began.execution: subtask})
+        thread = threading.get_ident()
+        self._sampler = Sampler(alone, self._clock.monotonic_ms, thread=thread)
         self._subtask = subtask
 
     def ends(self, last: LastWords) -> None:
@@ -178,11 +197,15 @@ class _Teller:
         next_ms = self._clock.monotonic_ms() + self._pulse_ms
         while not self._over.wait(LOGGED_EACH_S):
             self._tell_logged()
+            for question in self._link.receive():
+                self._answer(question)
             if (now_ms := self._clock.monotonic_ms()) >= next_ms:
                 next_ms = now_ms + self._pulse_ms
                 # A driver that has not heard the first word does not know whose pulse it is.
                 if self._link.is_open or self._send(self._began):
                     self._send(self._pulse())
+        if self._sampler is not None:
+            self._sampler.close()
         self._tell_logged()
         if self._link.is_open:
             last, execution = self._last, self._began.execution
@@ -192,6 +215,15 @@ class _Teller:
                 )
             )
         self._link.close()
+
+    def _answer(self, question: object) -> None:
+        match question:
+            case TellThreads(number):
+                self._send(Threads(number, self._began.slot, thread_stacks()))
+            case TellSamples(number, vertex) if self._sampler is not None:
+                self._send(self._sampler.read(vertex, number, self._began.slot))
+            case _:
+                pass  # the subtask has not begun: whoever asks asks again
 
     def _pulse(self) -> Pulse:
         subtask, execution = self._subtask, self._began.execution
@@ -216,5 +248,7 @@ class _Teller:
             if record.stream:
                 print_line(err if record.stream == STDERR else out, record.text)
 
-    def _send(self, message: TaskBegan | Pulse | Logged | SubtaskChanged) -> bool:
+    def _send(
+        self, message: TaskBegan | Pulse | Logged | SubtaskChanged | Threads | Samples
+    ) -> bool:
         return self._link.send(pickle.dumps(message, protocol=5))

@@ -12,20 +12,24 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tidegate.driver.links import Questions
 from tidegate.errors import SlotLost
 from tidegate.jobmaster.view import SlotView
 from tidegate.model.control import (
     ExecutionState,
     Logged,
     Pulse,
+    Samples,
     SubtaskChanged,
     SubtaskFigures,
     TaskBegan,
+    Threads,
 )
 
 if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.errors import PeerLost, TidegateError
+    from tidegate.model.control import ToSlot
     from tidegate.model.ids import ExecutionId, SlotId, SubtaskId, VertexId
     from tidegate.model.metrics import Metrics
     from tidegate.transport.wire import Wire
@@ -73,7 +77,8 @@ class SeenTask:
 class TaskWatch:
     """Takes links from tasks, on the driver's loop. Any thread may look.
 
-    listener: hears what is not figures. quiet: is set while there is no link.
+    listener: hears what is not figures. questions: to tasks that run, for coroutines of the loop.
+    quiet: is set while there is no link.
     """
 
     def __init__(self, clock: Clock, listener: TaskListener) -> None:
@@ -85,6 +90,7 @@ class TaskWatch:
         self._begun: dict[SubtaskId, int] = {}
         self._stages: dict[VertexId, int] = {}
         self._links: set[_TaskLink] = set()
+        self.questions: Final = Questions(self._ask)
         self.quiet: Final = asyncio.Event()
         self.quiet.set()
         self._by_slot: dict[SlotId, _TaskLink] = {}
@@ -94,6 +100,10 @@ class TaskWatch:
         self._links.add(link)
         self.quiet.clear()
         return link
+
+    def _ask(self, slot: SlotId, question: ToSlot) -> None:
+        if (link := self._by_slot.get(slot)) is not None:
+            link.wire.send([pickle.dumps(question, protocol=5)])
 
     def close(self) -> None:
         """End the links that are left. Nothing that happens now is a failure."""
@@ -141,6 +151,8 @@ class TaskWatch:
                     self._told(execution, figures, message.metrics.get(execution, {}))
             case SubtaskChanged():
                 self._ended(message)
+            case Threads() | Samples():
+                self.questions.heard(message)
             case _:
                 raise AssertionError(f"no task says {message!r}")
 
