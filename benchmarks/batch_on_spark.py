@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -46,7 +47,26 @@ def write_rows(folder: Path, rows: int, keys: int) -> None:
         pq.write_table(pa.table(columns), folder / f"{file}.parquet")
 
 
-def tidegate(folder: str, parallelism: int) -> float:
+class Taken:
+    """Seconds of a job, and those of processors in all processes: the driver, Spark and workers."""
+
+    seconds = processor_seconds = 0.0
+
+    def __enter__(self) -> None:
+        self.processor_seconds, self.seconds = -processor_seconds(), -time.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds += time.monotonic()
+        self.processor_seconds += processor_seconds()
+
+
+def processor_seconds() -> float:
+    """Seconds that this process and those below it have had; workers live on behind a job."""
+    own = psutil.Process()
+    return sum(sum(each.cpu_times()[:4]) for each in (own, *own.children(recursive=True)))
+
+
+def tidegate(folder: str, parallelism: int, taken: Taken) -> None:
     from tidegate import (
         KeyedProcessFunction,
         RuntimeExecutionMode,
@@ -77,9 +97,8 @@ def tidegate(folder: str, parallelism: int) -> float:
     rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows")
     pairs = rows.map(lambda row: (row["key"], row["value"]), pair)
     pairs.key_by(lambda row: row[0]).process(Totals()).sink_to(Nowhere())
-    began_s = time.monotonic()
-    env.execute("totals")
-    return time.monotonic() - began_s
+    with taken:
+        env.execute("totals")
 
 
 class Nowhere:
@@ -103,7 +122,7 @@ class Nowhere:
     def close(self) -> None: ...
 
 
-def declared(folder: str, parallelism: int, *, of_a_frame: bool = False) -> float:
+def declared(folder: str, parallelism: int, taken: Taken, *, of_a_frame: bool = False) -> None:
     from tidegate import (
         Count,
         GlobalWindows,
@@ -117,7 +136,6 @@ def declared(folder: str, parallelism: int, *, of_a_frame: bool = False) -> floa
     env = StreamExecutionEnvironment.on_spark(parallelism=parallelism)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.spark.range(1).count()
-    began_s = time.monotonic()
     if of_a_frame:
         rows = env.from_spark(env.spark.read.parquet(folder))
     else:
@@ -126,8 +144,8 @@ def declared(folder: str, parallelism: int, *, of_a_frame: bool = False) -> floa
     windows = GlobalWindows.create_with_end_of_stream_trigger()
     totals = rows.key_by("key").window(windows).aggregate_batches(Count(), Sum("value"))
     totals.sink_to(Nowhere())
-    env.execute("totals")
-    return time.monotonic() - began_s
+    with taken:
+        env.execute("totals")
 
 
 def session(parallelism: int) -> SparkSession:
@@ -142,19 +160,18 @@ def session(parallelism: int) -> SparkSession:
     )
 
 
-def native(folder: str, parallelism: int) -> float:
+def native(folder: str, parallelism: int, taken: Taken) -> None:
     from pyspark.sql import functions as sql
 
     spark = session(parallelism)
     spark.range(1).count()
-    began_s = time.monotonic()
     rows = spark.read.parquet(folder).groupBy("key")
     made = rows.agg(sql.count(sql.lit(1)).alias("count"), sql.sum("value").alias("total"))
-    made.write.format("noop").mode("overwrite").save()
-    return time.monotonic() - began_s
+    with taken:
+        made.write.format("noop").mode("overwrite").save()
 
 
-def apply_in_pandas(folder: str, parallelism: int) -> float:
+def apply_in_pandas(folder: str, parallelism: int, taken: Taken) -> None:
     import pandas as pd
 
     spark = session(parallelism)
@@ -168,14 +185,13 @@ def apply_in_pandas(folder: str, parallelism: int) -> float:
         return pd.DataFrame(found, columns=["key", "count", "total"])
 
     spark.range(1).count()
-    began_s = time.monotonic()
     made = (
         spark.read.parquet(folder)
         .groupBy("key")
         .applyInPandas(totals, "key bigint, count bigint, total bigint")
     )
-    made.write.format("noop").mode("overwrite").save()
-    return time.monotonic() - began_s
+    with taken:
+        made.write.format("noop").mode("overwrite").save()
 
 
 def main() -> None:
@@ -191,31 +207,36 @@ def main() -> None:
     if args.only:
         runs = (tidegate, apply_in_pandas, declared, partial(declared, of_a_frame=True), native)
         run = dict(zip(CONTENDERS, runs, strict=True))[args.only]
-        print(f"seconds {run(args.folder, args.parallelism):.2f}")
+        taken = Taken()
+        run(args.folder, args.parallelism, taken)
+        print(f"took {taken.seconds:.2f} {taken.processor_seconds:.2f}")
         return
     with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
         folder = args.folder or f"{made}/rows"
         if not args.folder:
             write_rows(Path(folder), args.rows, args.keys)
-        seconds: dict[str, list[float]] = {each: [] for each in args.contenders}
+        taken: dict[str, list[tuple[float, float]]] = {each: [] for each in args.contenders}
         for number in range(args.rounds):
             for contender in args.contenders:
                 load = os.getloadavg()[0]
-                seconds[contender].append(alone(contender, folder, args.parallelism))
+                seconds, of_processors = alone(contender, folder, args.parallelism)
+                taken[contender].append((seconds, of_processors))
                 print(
-                    f"round {number + 1}  {contender:20} {seconds[contender][-1]:8.1f} s"
-                    f"  (load before {load:.1f})",
+                    f"round {number + 1}  {contender:20} {seconds:8.1f} s  {of_processors:8.1f} "
+                    f"processor s  (load before {load:.1f})",
                     flush=True,
                 )
-    print(f"{args.rows:,} rows, {args.keys:,} keys")
-    medians = {each: statistics.median(times) for each, times in seconds.items()}
+    print(f"{args.rows:,} rows, {args.keys:,} keys; seconds, and seconds of processors")
     for own, other in RATIOS:
-        if own in medians and other in medians:
-            ratio = medians[other] / medians[own]
-            print(f"{own} {medians[own]:.1f} s, {other} {medians[other]:.1f} s: {ratio:.2f}×")
+        if own in taken and other in taken:
+            for at in range(2):
+                ours, theirs = (
+                    statistics.median(each[at] for each in taken[name]) for name in (own, other)
+                )
+                print(f"{own} {ours:.1f} s, {other} {theirs:.1f} s: {theirs / ours:.2f}×")
 
 
-def alone(contender: str, folder: str, parallelism: int) -> float:
+def alone(contender: str, folder: str, parallelism: int) -> tuple[float, float]:
     asked = ["--only", contender, "--folder", folder, "--parallelism", str(parallelism)]
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.batch_on_spark", *asked],
@@ -224,7 +245,8 @@ def alone(contender: str, folder: str, parallelism: int) -> float:
         timeout=LIMIT_S,
         check=True,
     )
-    return float(ran.stdout.split("seconds ")[1])
+    seconds, of_processors = map(float, ran.stdout.split("took ")[1].split())
+    return seconds, of_processors
 
 
 if __name__ == "__main__":
