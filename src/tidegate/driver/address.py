@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.net import DRIVER_ADDRESS, DRIVER_BIND, NETWORK
 from tidegate.errors import ConfigError
-from tidegate.model.addresses import parted
-from tidegate.transport.interfaces import address_in, announced_from
+from tidegate.model.addresses import ANNOUNCE, parted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,12 +44,12 @@ def told_address(
     def left_open() -> DriverAddress:
         here = _in_network(configuration.get(NETWORK), must=one_machine)
         address = found() if here is None else DriverAddress(here, here)
-        return replace(address, announce=announced_from(address.bind) or address.announce)
+        return replace(address, announce=_announced_from(address.bind) or address.announce)
 
     if bind is not None:
         host, port = parted(bind)
         if announce is None:
-            announce = left_open().announce if host in _ANY else announced_from(host) or host
+            announce = left_open().announce if host in _ANY else _announced_from(host) or host
         return DriverAddress(host, announce, None if port is None else (port, port))
     if announce is None:
         return left_open()
@@ -59,12 +59,24 @@ def told_address(
 
 def _in_network(network: str | None, *, must: bool) -> str | None:
     """Address of this machine in a network; None for a driver that may be outside of it."""
+    if network is None:
+        return None
+    from tidegate.transport.interfaces import address_in
+
     try:
-        return None if network is None else address_in(network)
+        return address_in(network)
     except ConfigError:
         if must:
             raise
         return None
+
+
+def _announced_from(host: str) -> str | None:
+    if ANNOUNCE not in os.environ:
+        return None
+    from tidegate.transport.interfaces import announced_from
+
+    return announced_from(host)
 
 
 def is_here(host: str) -> bool:

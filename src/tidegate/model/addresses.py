@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 ANNOUNCE: Final = "TIDEGATE_ANNOUNCE"
@@ -47,3 +47,11 @@ def host_and_port(address: str) -> tuple[str, int]:
     host, port = parted(address)
     assert port is not None, "addresses that are announced have a port"
     return host, port
+
+
+def is_loopback(host: str) -> bool:
+    """True if connections to this address stay on the machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -23,6 +23,7 @@ from tidegate.config.log import process_log
 from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
 from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
+from tidegate.model.addresses import is_loopback
 from tidegate.rest.serve import archive, rest_server
 from tidegate.spark.access.access import (
     SLOT_TAG,
@@ -43,7 +44,6 @@ from tidegate.spark.slot_task import (
     SlotTask,
     slot_function,
 )
-from tidegate.transport.interfaces import is_loopback
 from tidegate.transport.security import LinkSecurity
 
 if TYPE_CHECKING:

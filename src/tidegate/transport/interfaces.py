@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import ConfigError
-from tidegate.model.addresses import ANNOUNCE, parted
+from tidegate.model.addresses import ANNOUNCE, is_loopback, parted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,14 +85,6 @@ def announced_from(host: str) -> str | None:
             remedy="Give a host name or an address, without a port.",
         )
     return announced
-
-
-def is_loopback(host: str) -> bool:
-    """True if connections to this address stay on the machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def address_in(network: str) -> str:

@@ -6,8 +6,8 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tidegate.model.addresses import is_loopback
 from tidegate.model.settings import LinkProtection
-from tidegate.transport.interfaces import is_loopback
 from tidegate.transport.keys import read_keys
 from tidegate.transport.tcp import TcpNetwork
 

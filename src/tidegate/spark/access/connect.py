@@ -22,9 +22,9 @@ from pyspark.errors import PySparkException
 from tidegate.clock import SystemClock
 from tidegate.driver.address import DriverAddress, is_here
 from tidegate.errors import ConfigError
+from tidegate.model.addresses import is_loopback
 from tidegate.spark.access.access import JobNames, cores_of, refuse_settings
 from tidegate.spark.access.waiting import WaitingAfar
-from tidegate.transport.interfaces import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
