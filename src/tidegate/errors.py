@@ -23,6 +23,7 @@ TidegateError                     carries what, where, remedy; pickles, since it
 │  │  ├─ FileMissing              there is no such file
 │  │  └─ TooManyOpenFiles         there is no descriptor for another file or connection
 │  ├─ PeerLost                    a connection broke
+│  │  └─ DriverUnreachable        a slot's process cannot connect to the driver
 │  ├─ SlotLost                    a slot is gone
 │  ├─ SlotsMissing                the slots asked for did not come
 │  └─ CommitFailed                a sink could not commit
@@ -206,6 +207,10 @@ class TooManyOpenFiles(StorageFailed):
 
 class PeerLost(WorldError):
     """A connection to a peer broke."""
+
+
+class DriverUnreachable(PeerLost):
+    """The process of a slot cannot connect to the driver."""
 
 
 class SlotLost(WorldError):

@@ -11,7 +11,7 @@ import structlog
 
 from tests.driver.world import IdleProvider
 from tidegate.driver.links import SlotLinks
-from tidegate.errors import PeerLost, SlotLost
+from tidegate.errors import ConfigError, DriverUnreachable, PeerLost, SlotLost, TidegateError
 from tidegate.jobmaster.events import CancelRequested, JobEvent, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
     Logged,
@@ -130,6 +130,26 @@ def test_the_end_of_a_slots_process_is_news_unless_the_slot_had_come() -> None:
             failed, ended = SlotRequestFailed(lost, final=True), CancelRequested("somebody")
             assert world.posted == [offer(), failed, ended]
         assert world.provider.closed == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("kind", [DriverUnreachable, ConfigError])
+def test_what_is_wrong_with_a_node_is_final_until_a_slot_has_come(
+    kind: type[TidegateError],
+) -> None:
+    error = kind("node-1 cannot reach the driver")
+
+    async def test(world: World) -> None:
+        async with world.links.open(world.network, lambda address: cast("SlotInvitation", address)):
+            assert world.provider.failed is not None
+            world.provider.failed("request-2", error, True)
+            await settle()
+            await world.offered()
+            world.provider.failed("request-3", error, True)
+            await settle()
+        first, second = SlotRequestFailed(error, final=True), SlotRequestFailed(error, final=False)
+        assert world.posted == [first, offer(), second]
 
     run(test)
 

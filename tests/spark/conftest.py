@@ -7,10 +7,12 @@ sessions of their own with Spark's.
 import os
 import sys
 import threading
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -95,3 +97,22 @@ def local_jobs(tmp_path: Path) -> Iterator[Jobs]:
     )
     yield jobs
     jobs.end_all()
+
+
+THERE = ("pyspark", "py4j", "numpy", "pandas", "pyarrow", "pytz", "dateutil", "six.py", "tzdata")
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that has what PySpark's Arrow functions need, and nothing of ours."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, symlinks=True)
+    [packages] = (folder / "lib").glob("python*/site-packages")
+    assert pyspark.__file__ is not None
+    have = Path(pyspark.__file__).parents[1]
+    for name in (*THERE, "numpy.libs", "pandas.libs"):
+        if (have / name).exists():
+            (packages / name).symlink_to(have / name)
+    for known in have.glob("pyarrow-*.dist-info"):  # slots tell its version
+        (packages / known.name).symlink_to(known)
+    return folder / "bin" / "python"

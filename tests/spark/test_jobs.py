@@ -21,7 +21,8 @@ from tests.e2e.runtimes import WITHOUT_CHECKPOINTS, Jobs, failure_of, finished
 from tests.e2e.watch import pids, view, wait_completed, wait_running
 from tests.spark.conftest import CORES
 from tidegate import JobCanceled
-from tidegate.spark.session import tell_of_plain_rpc
+from tidegate.spark.access.access import tell_of_plain_rpc
+from tidegate.spark.access.classic import ClassicAccess
 
 
 @pytest.mark.parametrize("links", ["auto", "on"], ids=["plain links", "encrypted links"])
@@ -47,7 +48,8 @@ class Conf:
 def test_it_is_told_where_spark_carries_our_keys_in_the_clear(key: str | None) -> None:
     session = Conf() if key is None else Conf(**{key: "true"})
     with capture_logs() as logs:
-        tell_of_plain_rpc(session, structlog.get_logger())  # type: ignore[arg-type]
+        access = ClassicAccess(session)  # type: ignore[arg-type]
+        tell_of_plain_rpc(access, structlog.get_logger())
     assert len(logs) == (1 if key is None else 0)
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.spark.session import ship_python_files
+from tidegate.spark.access.classic import ClassicAccess
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,8 @@ def test_executors_import_modules_and_folders(spark: SparkSession, tmp_path: Pat
     (folder / "shipped_package" / "__init__.py").write_text("answer = 40")
     module = tmp_path / "shipped_module.py"
     module.write_text("answer = 2")
-    ship_python_files(spark, [str(folder), str(module)])
+    for path in (folder, module):
+        ClassicAccess(spark).give_python_file(str(path))
 
     def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import shipped_module  # pyright: ignore[reportMissingImports]

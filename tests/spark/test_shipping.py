@@ -5,7 +5,6 @@ import platform
 import subprocess
 import sys
 import tarfile
-import venv
 from pathlib import Path
 
 import pyspark
@@ -16,7 +15,6 @@ from tidegate.spark.unpacking import unpacked
 
 END_S = 200.0
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
-THERE = ("pyspark", "py4j", "numpy", "pandas", "pyarrow", "pytz", "dateutil", "six.py", "tzdata")
 
 PROGRAM = """
 import sys
@@ -31,20 +29,6 @@ for mode in ("STREAMING", "BATCH"):
     with sums.execute_and_collect() as found:
         print("found", mode, {1650, 1683, 1717} <= set(found))
 """
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter that has what PySpark's Arrow functions need, and nothing of ours."""
-    folder = tmp_path_factory.mktemp("bare")
-    venv.create(folder, symlinks=True)
-    [packages] = (folder / "lib").glob("python*/site-packages")
-    assert pyspark.__file__ is not None
-    have = Path(pyspark.__file__).parents[1]
-    for name in (*THERE, "numpy.libs", "pandas.libs"):
-        if (have / name).exists():
-            (packages / name).symlink_to(have / name)
-    return folder / "bin" / "python"
 
 
 def run(folder: Path, bare: Path, ship: str) -> subprocess.CompletedProcess[str]:

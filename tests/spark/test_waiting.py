@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from tests.e2e.watch import until
 from tests.spark.conftest import CORES
-from tidegate.spark.session import Waiting, cores_of_executors, look
+from tidegate.spark.access.classic import ClassicAccess
+from tidegate.spark.access.waiting import Waiting, WaitingAfar
 
 TAG = "test-waiting"
 
@@ -32,10 +33,12 @@ TAG = "test-waiting"
             "Spark has 3 free cores, and has not started the tasks of 2 of 2 slots yet",
         ),
         (Waiting(2, 2, executors=1, others=0, cores=None), "each slot has its core: Python work"),
+        (WaitingAfar(3, 1, cores=4), "tasks of 2 of 3 slots run: they wait for a core of 4, or"),
+        (WaitingAfar(3, 3, cores=None), "each slot has its core: Python work"),
     ],
 )
 def test_it_says_whether_executors_cores_or_workers_are_waited_for(
-    waiting: Waiting, told: str
+    waiting: Waiting | WaitingAfar, told: str
 ) -> None:
     assert told in str(waiting)
 
@@ -53,7 +56,7 @@ def test_cores_of_a_cluster_are_those_of_its_executors_where_they_are_set(
 ) -> None:
     context = SimpleNamespace(getConf=lambda: SimpleNamespace(get=conf.get))
     session: Any = SimpleNamespace(sparkContext=context)
-    assert cores_of_executors(session, 3) == cores
+    assert ClassicAccess(session).cores_of_executors(3) == cores
 
 
 @contextmanager
@@ -85,5 +88,6 @@ def test_spark_tells_tasks_of_slots_from_others(spark: SparkSession, tmp_path: P
         expected = Waiting(3, given=1, executors=None, others=1, cores=CORES)
         # A task counts as running a moment before its job counts as one of the tag, and the two
         # tasks do not begin at once.
-        until(lambda: look(spark, TAG, 3) == expected, "Spark tells the tasks apart", 60)
-        assert look(spark, TAG, 3) == expected, "both run until the block is left"
+        access = ClassicAccess(spark)
+        until(lambda: access.look(TAG, 3) == expected, "Spark tells the tasks apart", 60)
+        assert access.look(TAG, 3) == expected, "both run until the block is left"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.spark.session import workers_python
+from tidegate.spark.access.classic import ClassicAccess
 
 
 def session(master: str, **conf: str) -> Any:
@@ -20,7 +20,7 @@ def session(master: str, **conf: str) -> Any:
 def test_workers_on_this_machine_run_the_drivers_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     spark = session("local[2]")
-    with workers_python(spark):
+    with ClassicAccess(spark).python():
         assert spark.sparkContext.pythonExec == sys.executable
     assert spark.sparkContext.pythonExec == "python3"
 
@@ -31,7 +31,7 @@ def test_the_setting_says_which_python_in_a_session_of_the_programs_own(
 ) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     spark = session(master, **{"spark.pyspark.python": "/opt/python"})
-    with workers_python(spark):
+    with ClassicAccess(spark).python():
         assert spark.sparkContext.pythonExec == "/opt/python"
     assert spark.sparkContext.pythonExec == "python3"
 
@@ -51,5 +51,5 @@ def test_a_python_that_pyspark_knows_of_stays(
     if variable is not None:
         monkeypatch.setenv("PYSPARK_PYTHON", variable)
     spark = session(master, **conf)
-    with workers_python(spark):
+    with ClassicAccess(spark).python():
         assert spark.sparkContext.pythonExec == "python3"

@@ -7,6 +7,7 @@ from typing import Final
 from tidegate.config import execution, reporting, state_backend
 from tidegate.config.execution import RuntimeExecutionMode
 from tidegate.config.metrics import USER_METRICS_MAX
+from tidegate.config.net import NETWORK
 from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.rocksdb import rocksdb_settings
 from tidegate.config.state_backend import changelog_settings, state_file_settings
@@ -161,6 +162,7 @@ def slot_settings(configuration: ReadableConfig) -> SlotSettings:
         cancel_timeout_ms=configuration.get(CANCELLATION_TIMEOUT),
         object_reuse=configuration.get(execution.OBJECT_REUSE),
         port_range=configuration.get(PORT_RANGE),
+        network=configuration.get(NETWORK),
         part_bytes=configuration.get(SNAPSHOT_PART_SIZE),
         upload_threads=configuration.get(UPLOAD_THREADS),
         watermark_ms=configuration.get(execution.AUTO_WATERMARK_INTERVAL),

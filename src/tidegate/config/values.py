@@ -7,6 +7,7 @@ value as text that parses to the same value. Syntax as in Flink: ``10 s``, ``PT1
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Generic, TypeVar, cast
 
+from tidegate.model.addresses import parted
 from tidegate.model.duration import Duration, Time
 
 E = TypeVar("E", bound=Enum)
@@ -181,6 +183,47 @@ class PortRangeType:
     def render(self, value: object) -> str:
         first, last = cast("tuple[int, int]", value)
         return str(first) if first == last else f"{first}-{last}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressType:
+    """A host, alone or with a port."""
+
+    name: str = "address"
+    expects: str = (
+        "a host such as '10.1.0.7' or '::1', or with its port: '10.1.0.7:50100', '[::1]:9'"
+    )
+
+    def parse(self, given: object) -> str:
+        if not isinstance(given, str):
+            raise ValueError("not a text")
+        try:
+            parted(given)
+        except ValueError:
+            raise ValueError("neither a host nor a host with a port") from None
+        return given
+
+    def render(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkType:
+    """A network of addresses, of IPv4 or IPv6; an address alone is a network of one."""
+
+    name: str = "network"
+    expects: str = "a network such as '10.1.0.0/16' or 'fd00:1::/64'"
+
+    def parse(self, given: object) -> str:
+        if not isinstance(given, str):
+            raise ValueError("not a text")
+        try:
+            return str(ipaddress.ip_network(given.strip(), strict=False))
+        except ValueError:
+            raise ValueError("not a network of addresses") from None
+
+    def render(self, value: object) -> str:
+        return str(value)
 
 
 _MEMORY_UNITS = {

@@ -29,7 +29,7 @@ from tidegate.datastream.program import (
     translated,
 )
 from tidegate.datastream.settings.configs import CheckpointConfig, ExecutionConfig
-from tidegate.datastream.spark_frames import load_frames
+from tidegate.datastream.spark_frames import spark_session
 from tidegate.datastream.steps import ends
 from tidegate.errors import ConfigError, StorageFailed, UserError
 from tidegate.graph.runtime import load_runtime, prepare_local
@@ -160,7 +160,7 @@ class StreamExecutionEnvironment:
             lambda settings: make_runtime(settings, spark=session),
             parallelism,
             configuration,
-            lambda slots: load_frames().session_for(session, slots),
+            lambda slots: spark_session(session, slots),
         )
 
     @property

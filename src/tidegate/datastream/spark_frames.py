@@ -38,10 +38,6 @@ class SparkFrames(Protocol):
         """A folder for a job to write to."""
         ...
 
-    def session_for(self, spark: object | None, slots: int) -> object:
-        """The session handed in, else a new local one with room for this many slots."""
-        ...
-
     def declared_schema(self, schema: object) -> pa.Schema:
         """A schema, however it is written, as Arrow's."""
         ...
@@ -51,3 +47,9 @@ def load_frames() -> SparkFrames:
     """Loads the module that knows Spark's DataFrames. Raises ConfigError if PySpark is missing."""
     loaded = load_of_spark("tidegate.spark.frames", where="from_spark, to_spark")
     return cast("SparkFrames", loaded)
+
+
+def spark_session(spark: object | None, slots: int) -> object:
+    """The session handed in, else a new local one with room for this many slots."""
+    loaded = load_of_spark("tidegate.spark.session", where="StreamExecutionEnvironment.on_spark")
+    return loaded.session_for(spark, slots)

@@ -8,7 +8,14 @@ import pickle
 from itertools import count
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.errors import PeerLost, SlotLost, StorageFailed, TidegateError
+from tidegate.errors import (
+    ConfigError,
+    DriverUnreachable,
+    PeerLost,
+    SlotLost,
+    StorageFailed,
+    TidegateError,
+)
 from tidegate.jobmaster.events import CancelRequested, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
     Cancel,
@@ -142,6 +149,9 @@ class SlotLinks:
     def _request_failed(self, request: str, error: TidegateError, final: bool) -> None:
         """A slot's process has ended; news only where the slot had not offered itself."""
         if request not in self._offered:
+            # Once a slot has come, it is about one node, or the network for a while.
+            of_node = isinstance(error, DriverUnreachable | ConfigError)
+            final = final and not (of_node and self._offered)
             self._post(SlotRequestFailed(error, final))
 
     # --- for the handlers ---

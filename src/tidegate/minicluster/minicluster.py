@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import execution
+from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
 from tidegate.minicluster.forking import forking
 from tidegate.minicluster.processes import ProcessProvider
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
     from tidegate.driver.client.driver_client import DriverClient
     from tidegate.graph.job_graph import JobGraph
-
-LOCALHOST = "127.0.0.1"
 
 REPEATS_MAX: Final = 3
 """The same failure so many times ends a job that nobody has given a restart strategy."""
@@ -50,9 +49,13 @@ class LocalRuntime:
             within = MemoryNetwork()
             return start_driver(graph, LoopProvider(within), within, rest=rest, archive=kept)
         _flush()
-        security = LinkSecurity(graph.settings.links, LOCALHOST)
+        address = told_address(
+            self._configuration, lambda: DriverAddress(LOCALHOST, LOCALHOST), one_machine=True
+        )
+        security = LinkSecurity(graph.settings.links, address.bind)
         provider = ProcessProvider(forking(), security)
-        network, secret = security.network(), security.secret
+        network = security.network(announce=address.announce, ports=address.ports or (0, 0))
+        secret = security.secret
         return start_driver(graph, provider, network, secret=secret, rest=rest, archive=kept)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidegate.errors import PeerLost, SlotLost
+from tidegate.errors import ConfigError, PeerLost, SlotLost
 from tidegate.minicluster.messages import JobStart, KillSlot, SlotEnded, StartSlot, receive, send
 from tidegate.model.descriptors import shortage
 from tidegate.model.versions import versions
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tidegate.transport.security import LinkSecurity
 
 CLOSE_TIMEOUT_S = 10.0
+
+EXIT_MISPLACED: Final = 78
+"""Exit status of a slot without an address or port as the settings ask for; C's EX_CONFIG."""
 
 LISTEN_MS: Final = 60_000
 """Longest single wait for news of the fork server; after it the wait is repeated."""
@@ -123,7 +126,10 @@ class ProcessProvider:
         """Watches for slots that end, until the server or the channel does."""
         with channel:
             while isinstance(message := _next(channel), SlotEnded):
-                self._missed(message.request, SlotLost(f"slot {message.how}"))
+                if message.how.endswith(f" {EXIT_MISPLACED}"):
+                    self._missed(message.request, _misplaced(), final=True)
+                else:
+                    self._missed(message.request, SlotLost(f"slot {message.how}"))
             if self._channel is channel:
                 self._channel = None
         with self._changed:
@@ -142,6 +148,14 @@ class ProcessProvider:
             self._failed(request, lost, final)
 
 
+def _misplaced() -> ConfigError:
+    return ConfigError(
+        "a slot cannot listen where it is told to; its process has printed why",
+        where="tidegate.net.port-range, tidegate.net.network",
+        remedy="Give a wider range of ports, or a network that this machine is in.",
+    )
+
+
 def _next(channel: socket.socket) -> object:
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -156,6 +170,9 @@ def slot_process(invitation: SlotInvitation) -> int:
 
     try:
         serve(invitation)
+    except ConfigError as error:
+        sys.stderr.write(f"tidegate: {error}\n")
+        return EXIT_MISPLACED
     except PeerLost as error:
         # Nobody listens on this machine any more: the job was ended while its slots started.
         if not isinstance(error.__cause__, ConnectionRefusedError):

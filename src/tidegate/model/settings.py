@@ -281,6 +281,7 @@ class SlotSettings:
     cancel_timeout_ms: int = 1_000
     object_reuse: bool = False
     port_range: tuple[int, int] = (0, 0)
+    network: str | None = None
     upload_threads: int = 4
     part_bytes: int = 8 << 20
     watermark_ms: int = 200

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import secrets
 import sys
@@ -15,50 +16,47 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-
+from tidegate.clock import SystemClock
 from tidegate.config import execution
 from tidegate.config.execution import BatchShuffleMode
 from tidegate.config.log import process_log
+from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
-from tidegate.errors import SlotLost
+from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
+from tidegate.model.addresses import is_loopback
 from tidegate.rest.serve import archive, rest_server
+from tidegate.spark.access.access import (
+    SLOT_TAG,
+    JobNames,
+    access_to,
+    check_cores,
+    tell_of_plain_rpc,
+)
 from tidegate.spark.batch.client import start_batch
 from tidegate.spark.batch.listening import DriverPlace
-from tidegate.spark.interrupts import SLOT_TAG, keep_slots_at_signals
-from tidegate.spark.session import (
-    check_cores,
-    driver_address,
-    is_local,
-    lacks_tidegate,
-    look,
-    lost,
-    session_for,
-    ship_python_files,
-    stages_page,
-    tell_of_plain_rpc,
-    workers_python,
-)
+from tidegate.spark.session import is_final, lost, session_for
 from tidegate.spark.shipping import Shipment, ship
 from tidegate.spark.slot_task import (
+    MISPLACED,
     OUTCOME_SCHEMA,
     REPLACED,
-    REQUEST_PROPERTY,
+    UNREACHABLE,
     SlotTask,
     slot_function,
 )
-from tidegate.transport.security import LinkSecurity, is_loopback
+from tidegate.transport.security import LinkSecurity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from tidegate.api.job import JobClient
     from tidegate.config.configuration import Configuration
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
+    from tidegate.spark.access.access import SparkAccess
 
 TASK_TRIES = 4
 """How often Spark runs a task of a batch that dies; its own number for clusters."""
@@ -91,27 +89,41 @@ class SparkRuntime:
         """
         slots = graph.topology.slots_needed()
         shuffles = graph.settings.slot.final_only and self._shuffles
-        spark = session_for(self._spark, slots, TASK_TRIES if shuffles else 1)
+        access = access_to(session_for(self._spark, slots, TASK_TRIES if shuffles else 1))
         if not shuffles:
-            check_cores(spark, slots)
-            keep_slots_at_signals(spark.sparkContext, process_log().bind(job=graph.name))
-        if not is_local(spark):
-            ship_python_files(spark, self._configuration.get(execution.PYTHON_FILES))
-        ships = self._configuration.get(execution.SHIP)
-        shipment = ship(spark.sparkContext) if ships else None
-        address = driver_address(spark)
+            check_cores(access, slots)
+            access.keep_slots_at_signals(process_log().bind(job=graph.name))
+        if not access.one_machine:
+            for path in self._configuration.get(execution.PYTHON_FILES):
+                access.give_python_file(path)
+        shipment = ship(access) if self._configuration.get(execution.SHIP) else None
+        address = self._address(access, must=not shuffles)
         if not is_loopback(address.bind):
-            tell_of_plain_rpc(spark, process_log().bind(job=graph.name))
+            tell_of_plain_rpc(access, process_log().bind(job=graph.name))
         if shuffles:
             savepoints = self._configuration.get(execution.END_WITH_SAVEPOINT)
-            place = DriverPlace(address.bind, address.announce, stages_page(spark))
-            return start_batch(graph, spark, place, savepoints, shipment)
+            place = DriverPlace(address.bind, address.announce, address.ports, access.page)
+            return start_batch(graph, access, place, savepoints, shipment)
         security = LinkSecurity(graph.settings.links, address.bind)
-        network = security.network(announce=address.announce, ports=graph.settings.slot.port_range)
-        provider = ElasticProvider(spark, graph.name, security, shipment)
+        ports = address.ports or graph.settings.slot.port_range
+        network = security.network(announce=address.announce, ports=ports)
+        provider = ElasticProvider(access, graph.name, security, shipment)
         secret = security.secret
         rest, kept = rest_server(graph), archive(graph)
         return start_driver(graph, provider, network, secret=secret, rest=rest, archive=kept)
+
+    def _address(self, access: SparkAccess, *, must: bool) -> DriverAddress:
+        """Where the driver listens. must: there is no job without; a batch only tells less."""
+
+        def found() -> DriverAddress:
+            try:
+                return access.driver_address()
+            except ConfigError:
+                if must:
+                    raise
+                return DriverAddress(LOCALHOST, LOCALHOST)
+
+        return told_address(self._configuration, found, one_machine=access.one_machine)
 
 
 class ElasticProvider:
@@ -119,13 +131,13 @@ class ElasticProvider:
 
     def __init__(
         self,
-        spark: SparkSession,
+        access: SparkAccess,
         job_name: str,
         security: LinkSecurity,
         shipment: Shipment | None = None,
     ) -> None:
         self._shipment = shipment
-        self._spark = spark
+        self._access = access
         self._job_name = job_name
         self._security = security
         self._tag = f"tidegate-{secrets.token_hex(6)}"
@@ -133,6 +145,7 @@ class ElasticProvider:
         self._failed: Callable[[str, TidegateError, bool], None] | None = None
         self._ended: Callable[[str], None] | None = None
         self._threads: list[threading.Thread] = []
+        self._clock = SystemClock()
         self._released = threading.Event()
         self._planning = threading.Lock()
         self._planned: DataFrame | None = None
@@ -144,7 +157,7 @@ class ElasticProvider:
         failed: Callable[[str, TidegateError, bool], None],
         ended: Callable[[str], None],
     ) -> None:
-        near = os.getpid() if is_local(self._spark) else None
+        near = os.getpid() if self._access.one_machine else None
         self._invitation = replace(invitation, driver_process=near)
         self._failed = failed
         self._ended = ended
@@ -154,7 +167,8 @@ class ElasticProvider:
 
         for _ in range(count):
             request = f"{self._tag}-{len(self._threads)}"
-            thread = InheritableThread(target=self._run, args=(request,), session=self._spark)
+            session = self._access.session
+            thread = InheritableThread(target=self._run, args=(request,), session=session)
             thread.daemon = True
             self._threads.append(thread)
             thread.start()
@@ -166,8 +180,8 @@ class ElasticProvider:
         self._released.set()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._join, CLOSE_TIMEOUT_S)
-        if any(thread.is_alive() for thread in self._threads):
-            await loop.run_in_executor(None, self._cancel)
+        left = any(thread.is_alive() for thread in self._threads)
+        if left and await loop.run_in_executor(None, self._access.cancel, self._tag):
             await loop.run_in_executor(None, self._join, CANCELLED_TIMEOUT_S)
 
     @property
@@ -175,56 +189,65 @@ class ElasticProvider:
         """Reason why slots don't come, as of the last time when Spark could tell."""
         if not self._released.is_set():
             asked = sum(thread.is_alive() for thread in self._threads)
-            with contextlib.suppress(Py4JError, AttributeError, OSError):  # Spark is gone
-                self._waiting = str(look(self._spark, self._tag, asked))
+            with contextlib.suppress(AttributeError, OSError):  # Spark is gone
+                self._waiting = self._access.waiting(self._tag, asked)
         return self._waiting
 
     def _join(self, timeout_s: float) -> None:
+        deadline_s = self._clock.precise_s() + timeout_s
         for thread in self._threads:
-            thread.join(timeout_s)
-
-    def _cancel(self) -> None:
-        self._spark.sparkContext.cancelJobsWithTag(self._tag)
+            thread.join(max(0.0, deadline_s - self._clock.precise_s()))
 
     def _run(self, request: str) -> None:
-        context = self._spark.sparkContext
+        description = f"tidegate slot of '{self._job_name}'"
         try:
-            context.addJobTag(self._tag)
-            context.addJobTag(SLOT_TAG)
-            context.setJobDescription(f"tidegate slot of '{self._job_name}'")
-            context.setLocalProperty(REQUEST_PROPERTY, request)
-            with self._planning:
-                slot = self._plan(request)
-            (outcome,) = slot.collect()
+            with self._access.named(JobNames((self._tag, SLOT_TAG), description, request)):
+                with self._planning:
+                    slot = self._plan(request)
+                (row,) = slot.collect()
         except Exception as error:
-            self._slot_failed(request, error)
+            self._slot_failed(request, str(error))
         else:
             # Report normal ends too: the link may have broken before the slot's offer arrived.
-            second = "Spark ran the slot's task a second time"
-            text = second if outcome[0] == REPLACED else f"the slot has ended: {outcome[0]}"
-            self._slot_failed(request, SlotLost(text))
+            self._slot_ended(request, str(row[0]))
 
     def _plan(self, request: str) -> DataFrame:
         """Spark's plan of a slot: the same for all slots, unless each has keys of its own."""
-        if self._planned is not None and self._security.shared:
+        access = self._access
+        if self._planned is not None and self._security.shared and access.tells_requests:
             return self._planned
         invitation = self._invitation
         assert invitation is not None, "started before anything is requested"
-        path = tuple(sys.path) if is_local(self._spark) else ()
+        path = tuple(sys.path) if access.one_machine else ()
         task = SlotTask(self._security.invite(invitation, request), path)
-        with workers_python(self._spark):
-            one, function = self._spark.range(0, 1, 1, 1), slot_function(task)
+        with access.python():
+            one, function = access.session.range(0, 1, 1, 1), slot_function(task)
             if self._shipment is not None:
                 function = self._shipment.carried(function)
             self._planned = one.mapInArrow(function, OUTCOME_SCHEMA)
         return self._planned
 
-    def _slot_failed(self, request: str, error: Exception) -> None:
-        if self._released.is_set():
-            return
-        text = str(error)
-        if any(sign in text for sign in _ENDED_FROM_OUTSIDE) and self._ended is not None:
-            self._ended("Spark's job was cancelled, or its session stopped, from outside")
-        elif self._failed is not None:
+    def _slot_ended(self, request: str, outcome: str) -> None:
+        if outcome.startswith(UNREACHABLE):
+            error = DriverUnreachable(
+                outcome.removeprefix(UNREACHABLE), remedy=self._access.when_unreachable
+            )
+            self._missed(request, error, final=True)
+        elif outcome.startswith(MISPLACED):
+            what, where, remedy = json.loads(outcome.removeprefix(MISPLACED))
+            self._missed(request, ConfigError(what, where=where, remedy=remedy), final=True)
+        elif outcome == REPLACED:
+            self._missed(request, SlotLost("Spark ran the slot's task a second time"))
+        else:
+            self._missed(request, SlotLost(f"the slot has ended: {outcome}"))
+
+    def _slot_failed(self, request: str, text: str) -> None:
+        if not any(sign in text for sign in _ENDED_FROM_OUTSIDE):
             error = lost("Spark ended the slot's task", text)
-            self._failed(request, error, lacks_tidegate(text))
+            self._missed(request, error, final=is_final(text))
+        elif not self._released.is_set() and self._ended is not None:
+            self._ended("Spark's job was cancelled, or its session stopped, from outside")
+
+    def _missed(self, request: str, error: TidegateError, *, final: bool = False) -> None:
+        if not self._released.is_set() and self._failed is not None:
+            self._failed(request, error, final)

@@ -17,8 +17,7 @@ from pyspark.sql import types as spark_types
 
 from tidegate.connectors.frames.frame_files import holds_files, rows_in
 from tidegate.errors import ConfigError, JobCanceled, StorageFailed, with_article
-from tidegate.spark.session import is_local
-from tidegate.spark.session import session_for as session_for  # for who loads this module
+from tidegate.spark.access.access import JobNames, access_to, is_connect
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -65,6 +64,7 @@ class StagedFrame:
         self._frame = frame
         self._folder = None if folder is None else paths.absolute(folder)
         self._tag = f"tidegate-frame-{secrets.token_hex(6)}"
+        self._names = JobNames((self._tag,), "tidegate writes a DataFrame")
         self._cancelled = False
 
     @property
@@ -74,7 +74,7 @@ class StagedFrame:
     @property
     def can_be_read_in_place(self) -> bool:
         """True if a batch can find out how many partitions it has."""
-        return not _is_connect(self._frame.sparkSession)
+        return not is_connect(self._frame.sparkSession)
 
     @property
     def schema(self) -> pa.Schema:
@@ -99,7 +99,7 @@ class StagedFrame:
         counted = Observation()
         frame = self._frame.observe(counted, sql.count(sql.lit(1)).alias("rows"))
         try:
-            with self._turn(session), _tagged(session, self._tag):
+            with self._turn(session), access_to(session).named(self._names):
                 frame.write.mode("overwrite").parquet(hadoop_path(folder))
         except Exception as error:  # Spark's, Py4J's, Connect's: they have no kind in common
             if self._cancelled:
@@ -121,7 +121,7 @@ class StagedFrame:
 
     def cancel(self) -> None:
         self._cancelled = True
-        _interrupt(self._frame.sparkSession, self._tag)
+        access_to(self._frame.sparkSession).cancel(self._tag)
 
     @contextmanager
     def _turn(self, session: SparkSession) -> Generator[None]:
@@ -318,7 +318,7 @@ def _unfit(kind: spark_types.DataType, name: str) -> Iterator[tuple[str, str, st
 
 def _session(spark: object) -> SparkSession:
     session: Any = spark or SparkSession.getActiveSession()
-    if not isinstance(session, SparkSession) and not _is_connect(session):
+    if not isinstance(session, SparkSession) and not is_connect(session):
         raise ConfigError(
             "There is no Spark session to read the output in",
             where="to_spark",
@@ -330,39 +330,13 @@ def _session(spark: object) -> SparkSession:
 def _root(session: SparkSession, checkpoints: str | None, call: str) -> str:
     if checkpoints is not None:
         return checkpoints
-    if not _is_connect(session) and is_local(session):
+    if access_to(session).one_machine:
         return tempfile.gettempdir()
     raise ConfigError(
         "There is no folder that the driver and Spark's executors both reach",
         where=call,
         remedy=f"Name one with {call}(…, folder=…), or set execution.checkpointing.dir.",
     )
-
-
-def _is_connect(session: object) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")
-
-
-@contextmanager
-def _tagged(session: Any, tag: str) -> Generator[None]:
-    """Tags the Spark jobs of this thread within the block, so that they can be ended."""
-    tags = (session.addTag, session.removeTag)
-    if not _is_connect(session):
-        # The session's own tags are known to the thread that set them alone.
-        tags = (session.sparkContext.addJobTag, session.sparkContext.removeJobTag)
-    add, remove = tags
-    add(tag)
-    try:
-        yield
-    finally:
-        remove(tag)
-
-
-def _interrupt(session: Any, tag: str) -> None:
-    if _is_connect(session):
-        session.interruptTag(tag)
-    else:
-        session.sparkContext.cancelJobsWithTag(tag)
 
 
 def _first_line(error: Exception) -> str:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
-    from pyspark import SparkContext
+
+    from tidegate.spark.access.access import SparkAccess
 
     OverArrow = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -58,15 +59,22 @@ class Shipment:
         return unpacked(payload, self.folder, _PYTHON, platform.machine())
 
 
-@lru_cache(maxsize=1)
-def ship(context: SparkContext) -> Shipment:
+def ship(access: SparkAccess) -> Shipment:
     """Gives the packages to all executors, once an application. Raises ConfigError."""
-    archive = packed(_cache())
-    folder = archive.name.removesuffix(".tar.gz")
-    context.addArchive(f"{archive}#{folder}")
-    megabytes = archive.stat().st_size / 1e6
-    process_log().info("packages are shipped", archive=str(archive), megabytes=megabytes)
-    return Shipment(folder)
+    shipped = _shipped(access.application)
+    if not shipped:
+        archive = packed(_cache())
+        folder = archive.name.removesuffix(".tar.gz")
+        access.give_archive(str(archive), folder)
+        megabytes = archive.stat().st_size / 1e6
+        process_log().info("packages are shipped", archive=str(archive), megabytes=megabytes)
+        shipped.append(Shipment(folder))
+    return shipped[0]
+
+
+@lru_cache(maxsize=1)
+def _shipped(application: object) -> list[Shipment]:
+    return []
 
 
 def _cache() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,16 +19,26 @@ OUTCOME_SCHEMA = "outcome string"
 REPLACED = "replaced"
 """Outcome of a task that Spark has run again: it hosts no slot."""
 
+UNREACHABLE = "unreachable: "
+"""Begin of the outcome of a task whose node cannot dial the driver; how it failed follows."""
+
+MISPLACED = "misplaced: "
+"""Begin of the outcome of a task whose node has no address or port as the settings ask for.
+
+What, where and remedy of its ConfigError follow, as JSON.
+"""
+
 REQUEST_PROPERTY = "tidegate.slot.request"
 """Local property of a slot's Spark job: the provider's name for the slot.
 
-It is no part of the function, so that Spark plans a job's slots once.
+It is no part of the function, so that Spark plans a job's slots once. Spark Connect, which plans
+each query anew, has no such properties, and there the invitation names the slot.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SlotTask:
-    """Input of the task: an invitation that names no request yet.
+    """Input of the task. invitation: of one slot, or of all that Spark jobs name apart.
 
     path: the driver's import path on the same machine, else ().
     """
@@ -64,12 +75,18 @@ def _serve(task: SlotTask) -> str:
     if context.attemptNumber() > 0:
         # The job master has asked for another slot already; a second one would hold a core.
         return REPLACED
-    request = context.getLocalProperty(REQUEST_PROPERTY)
-    assert request is not None, "each slot's Spark job has a request"
+    request = context.getLocalProperty(REQUEST_PROPERTY) or task.invitation.request
+    from tidegate.errors import ConfigError, DriverUnreachable
     from tidegate.slot.process.serve import serve
 
-    with imports_from(task.path):
-        return serve(replace(task.invitation, request=request))
+    try:
+        with imports_from(task.path):
+            return serve(replace(task.invitation, request=request))
+    except DriverUnreachable as error:
+        # As an outcome it arrives whole; of an exception, Spark's traceback is what arrives.
+        return f"{UNREACHABLE}{error.what}"
+    except ConfigError as error:
+        return MISPLACED + json.dumps((error.what, error.where, error.remedy))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import PeerLost
+from tidegate.model.addresses import host_and_port
 from tidegate.transport.handshake import HANDSHAKE_FRAME_MAX, Handshake
 from tidegate.transport.keys import TLS_NAME, dialling_context, fingerprint
 
@@ -63,10 +64,9 @@ class BlockingLink:
         keys: Keys | None = None,
         sealed: bool = False,
     ) -> None:
-        host, _, port = driver.rpartition(":")
         self._timeout_s = timeout_s
         self._frames = Frames()
-        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._socket = socket.create_connection(host_and_port(driver), timeout=timeout_s)
         try:
             if sys.platform == "linux":
                 # Without a limit, frames to a vanished peer would seem to arrive for minutes.

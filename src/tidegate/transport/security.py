@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tidegate.model.addresses import is_loopback
 from tidegate.model.settings import LinkProtection
 from tidegate.transport.keys import read_keys
 from tidegate.transport.tcp import TcpNetwork
@@ -69,11 +69,3 @@ class LinkSecurity:
 
     def _keys(self, name: str) -> Keys | None:
         return self._given if self._authority is None else self._authority.issue(name)
-
-
-def is_loopback(host: str) -> bool:
-    """True if connections to this address stay on the machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import secrets
 import socket
 import struct
@@ -10,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import ConfigError, PeerLost
+from tidegate.model.addresses import address_of, host_and_port, parted
 from tidegate.transport.accepting import BACKLOG, Acceptor, Guest
 from tidegate.transport.handshake import HANDSHAKE_FRAME_MAX, NONCE_BYTES, TAG_BYTES, Handshake
 from tidegate.transport.keys import TLS_NAME, fingerprint, link_contexts, own_fingerprint
@@ -47,9 +49,10 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class TcpNetwork:
     """Makes TCP links between processes that share a secret.
 
-    host: the address to bind and to announce. ports: first and last port to try; (0, 0) takes any.
-    keys: for TLS; None for plain links, whose frames carry tags where they are ``sealed``.
-    connect_timeout_s bounds connecting and proving.
+    host: the address to bind. announce: another one that leads here, with a port if that differs,
+    too. ports: first and last port to try; (0, 0) takes any. keys: for TLS; None for plain links,
+    whose frames carry tags where they are ``sealed``. connect_timeout_s bounds connecting and
+    proving.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class TcpNetwork:
     ) -> None:
         self._secret = secret
         self._host = host
-        self._announce = announce or host
+        self._announce, self._announced_port = parted(announce or host)
         self._ports = ports
         self._sealed = sealed
         self._greeting: ssl.SSLContext | None = None
@@ -92,27 +95,39 @@ class TcpNetwork:
 
         port = listening.getsockname()[1]
         acceptor = Acceptor(listening, make, timeout_s=self._timeout_s, tls=self._greeting)
-        return TcpListener(acceptor, f"{self._announce}:{port}")
+        return TcpListener(acceptor, address_of(self._announce, self._announced_port or port))
 
     async def _bound(self) -> socket.socket:
         first, last = self._ports
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
-        family, _, _, _, address = found[0]
+        try:
+            found = await loop.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise self._not_ours(error) from error
+        family, _, _, _, (host, _, *scope) = found[0]
         for port in range(first, last + 1):
             try:
-                return socket.create_server((address[0], port), family=family, backlog=BACKLOG)
-            except OSError:
-                continue
+                return socket.create_server((host, port, *scope), family=family, backlog=BACKLOG)
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    raise self._not_ours(error) from error
         raise ConfigError(
             f"no port from {first} to {last} is free on {self._host}",
             where="tidegate.net.port-range",
             remedy="Give a wider range, or 0 for any port.",
         )
 
+    def _not_ours(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"nobody can listen at {self._host} on {socket.gethostname()}: {error}",
+            where="tidegate.net.driver-bind-address",
+            remedy="Name an address of this machine. Where another one leads here, give that as "
+            "tidegate.net.driver-address; on a node of slots, see tidegate.net.network.",
+        )
+
     async def connect(self, address: str, name: str, handler: WireHandler) -> Wire:
         loop = asyncio.get_running_loop()
-        host, _, port = address.rpartition(":")
+        host, port = host_and_port(address)
         proved: asyncio.Future[None] = loop.create_future()
 
         def handshake(transport: asyncio.Transport) -> Handshake:
@@ -129,7 +144,7 @@ class TcpNetwork:
                 tls = self._dialling
                 asked = None if tls is None else TLS_NAME
                 _, wire = await loop.create_connection(
-                    make, host, int(port), ssl=tls, server_hostname=asked
+                    make, host, port, ssl=tls, server_hostname=asked
                 )
                 await proved
         except (OSError, TimeoutError) as error:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
-from tidegate.errors import PeerLost
+from tidegate.errors import DriverUnreachable
+from tidegate.model.addresses import ANNOUNCE, host_and_port
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import Pulse
 from tidegate.model.descriptors import make_room
@@ -55,6 +56,9 @@ OWN_PAGES_BYTES: Final = 8 << 20
 
 _LOGGED_EACH_S: Final = 0.2
 
+DIAL_S: Final = 10.0
+"""How long a slot tries to reach the driver, which a firewall may answer with silence."""
+
 EXIT_LOST = 70
 """Exit status of a slot that ended itself because its guard or its parent was gone."""
 
@@ -63,14 +67,15 @@ def serve(invitation: SlotInvitation) -> str:
     """Serve as a slot until the job is over; the result says why it ended.
 
     Leaves nothing behind in the process but limits of its heaps: no thread, socket, handler or
-    import hook. Raises PeerLost if the driver cannot be reached.
+    import hook. Raises DriverUnreachable, PeerLost where the driver does not answer, and
+    ConfigError on a node that has no address as the settings ask for.
     """
     share_heaps()
     keep_pages()
     make_room()
     chance = SeededChance(secrets.randbits(64))
-    host = invitation.host or address_towards(invitation.driver)
     settings = invitation.settings
+    host, announced = _place(invitation)
     slot_id = SlotId(f"{host}-{os.getpid()}-{chance.bits64():016x}")
     dial = partial(
         BlockingLink,
@@ -98,7 +103,7 @@ def serve(invitation: SlotInvitation) -> str:
             _children_terminable(),
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
-            return runner.run(_serve(invitation, slot_id, host, chance, guard, log))
+            return runner.run(_serve(invitation, slot_id, (host, announced), chance, guard, log))
     finally:
         if invitation.pyflink:
             uninstall()
@@ -192,7 +197,7 @@ def _do_nothing(number: int, frame: FrameType | None) -> None:
 async def _serve(
     invitation: SlotInvitation,
     slot_id: SlotId,
-    host: str,
+    place: tuple[str, str | None],
     chance: Chance,
     guard: GuardProcess,
     log: SlotLog,
@@ -206,7 +211,8 @@ async def _serve(
 
     network = TcpNetwork(
         secret=invitation.secret,
-        host=host,
+        host=place[0],
+        announce=place[1],
         ports=settings.port_range,
         keys=invitation.keys,
         sealed=invitation.sealed,
@@ -245,18 +251,29 @@ def _exit_at_once(reason: str) -> None:
     os._exit(EXIT_LOST)
 
 
+def _place(invitation: SlotInvitation) -> tuple[str, str | None]:
+    """Host to listen at, and the one to announce; None for the same."""
+    network = invitation.settings.network
+    host = invitation.host or address_towards(invitation.driver)
+    if network is None and ANNOUNCE not in os.environ:
+        return host, None
+    from tidegate.transport.interfaces import address_in, announced_from
+
+    host = host if network is None else address_in(network)
+    return host, announced_from(host)
+
+
 def address_towards(driver: str) -> str:
     """The local address that reaches the driver; by construction one it can reach too.
 
-    Raises PeerLost if there is no route.
+    Raises DriverUnreachable if there is no route.
     """
-    host, _, port = driver.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=10) as probe:
+        with socket.create_connection(host_and_port(driver), timeout=DIAL_S) as probe:
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise PeerLost(
-            f"the driver at {driver} cannot be reached: {error}",
+        raise DriverUnreachable(
+            f"node {socket.gethostname()} cannot reach the driver at {driver}: {error}",
             remedy="Check if the job is over by now. On Spark, check that executors reach "
             "spark.driver.host, and the ports of tidegate.net.port-range.",
         ) from error

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from tidegate.api.results import ResultBuffer
     from tidegate.graph.job_graph import JobGraph
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import Samples, ThreadStack
     from tidegate.model.ids import JobId, SlotId, VertexId
     from tidegate.model.logs import LogFilter, LogPage
+    from tidegate.spark.access.access import SparkAccess
     from tidegate.spark.batch.listening import DriverPlace
     from tidegate.spark.shipping import Shipment
 
@@ -45,7 +45,7 @@ _ENDS_WITH_ONE: Final = ", or have it end with one (end_with_savepoint)"
 
 def start_batch(
     graph: JobGraph,
-    spark: SparkSession,
+    access: SparkAccess,
     place: DriverPlace,
     savepoints: str | None = None,
     shipment: Shipment | None = None,
@@ -57,7 +57,7 @@ def start_batch(
     check(graph)
     onlookers = Onlookers(graph, rest_server(graph), archive(graph))
     try:
-        client = BatchClient(graph, spark, place, savepoints, shipment, onlookers)
+        client = BatchClient(graph, access, place, savepoints, shipment, onlookers)
     except BaseException:
         onlookers.shut()
         raise
@@ -71,7 +71,7 @@ class BatchClient:
     def __init__(
         self,
         graph: JobGraph,
-        spark: SparkSession,
+        access: SparkAccess,
         place: DriverPlace,
         savepoints: str | None,
         shipment: Shipment | None,
@@ -86,12 +86,12 @@ class BatchClient:
         self._driver = driver
         try:
             job = driver.lead.job
-            self._job = BatchJob(self._graph, job, spark, start, savepoints, shipment, driver)
+            self._job = BatchJob(self._graph, job, access, start, savepoints, shipment, driver)
         except BaseException as error:
             driver.lead.end(JobStatus.FAILED)
             driver.close()
             raise error
-        self._thread = InheritableThread(target=self._run, session=spark)
+        self._thread = InheritableThread(target=self._run, session=access.session)
         self._thread.daemon = True
 
     def start(self) -> None:

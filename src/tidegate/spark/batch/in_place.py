@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from pyspark.sql import functions as sql
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -76,12 +76,16 @@ class FramesInPlace:
     def of(self, vertex: VertexId) -> StagedFrame:
         return self._frames[vertex]
 
-    def adopt_settings(self, session: SparkSession) -> None:
-        """Give a session what is set in those of the frames: they were made to run with that."""
-        own = session.conf.getAll
+    def adopt_settings(self, session: SparkSession, but: Collection[str]) -> None:
+        """Give a session what is set in those of the frames: they were made to run with that.
+
+        but: settings that stay.
+        """
         for staged in self._frames.values():
+            own = session.conf.getAll
             for key, value in staged.frame.sparkSession.conf.getAll.items():
-                if own.get(key) != value and session.conf.isModifiable(key):
+                other = key not in but and own.get(key) != value
+                if other and session.conf.isModifiable(key):
                     session.conf.set(key, value)
 
     def in_order(self, sources: Sequence[VertexId]) -> list[VertexId]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
@@ -19,6 +19,7 @@ from tidegate.connectors.frames.frame_source import IN_PLACE
 from tidegate.errors import GraphError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
+from tidegate.spark.access.access import JobNames
 from tidegate.spark.batch.commits import commit_all
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.frame_rows import FramePartitions
@@ -26,7 +27,7 @@ from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
 from tidegate.spark.batch.savepoint import FinalSavepoint
 from tidegate.spark.batch.shuffle import SPARK_SCHEMA, WORDS, Committables, Told, said_in
 from tidegate.spark.batch.stage import Stage, stage_function
-from tidegate.spark.session import is_local, lost, workers_python
+from tidegate.spark.session import lost
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointAcknowledged, SlotInvitation
     from tidegate.model.ids import JobId, OperatorId, VertexId
     from tidegate.model.settings import JobSettings
+    from tidegate.spark.access.access import SparkAccess
     from tidegate.spark.batch.shuffle import Said
     from tidegate.spark.batch.start import BatchStart
     from tidegate.spark.shipping import Shipment
@@ -100,7 +102,7 @@ class BatchJob:
         self,
         graph: JobGraph,
         job: JobId,
-        spark: SparkSession,
+        access: SparkAccess,
         start: BatchStart,
         savepoints: str | None,
         shipment: Shipment | None,
@@ -108,12 +110,8 @@ class BatchJob:
     ) -> None:
         self._graph = graph
         self._job = job
-        self._context = spark.sparkContext
-        self._spark = spark.newSession()
+        self._access = access
         self._frames = FramesInPlace(graph)
-        self._frames.adopt_settings(self._spark)
-        for key, value in _SETTINGS.items():
-            self._spark.conf.set(key, value)
         self._tag = f"tidegate-{secrets.token_hex(6)}"
         self._kept: list[DataFrame] = []
         self._ended_by: TidegateError | None = None
@@ -189,39 +187,42 @@ class BatchJob:
         """End it before its time, with this error."""
         self._ended_by = self._ended_by or error
         self._staged.cancel()
-        self._context.cancelJobsWithTag(self._tag)
+        self._access.cancel(self._tag)
 
     def _collected(self) -> list[Said]:
         """Runs the tasks; gives what each said, that of one task once."""
-        self._context.addJobTag(self._tag)
-        self._context.setJobDescription(f"tidegate batch of '{self._graph.name}'")
+        names = JobNames((self._tag,), f"tidegate batch of '{self._graph.name}'")
         try:
-            with workers_python(self._spark):
-                rows = self._said().collect()
+            with (
+                self._access.with_settings(_SETTINGS) as session,
+                self._access.named(names),
+                self._access.python(),
+            ):
+                self._frames.adopt_settings(session, but=_SETTINGS)
+                rows = self._said(session).collect()
         except Exception as error:  # Spark's, Py4J's: they have no kind in common
             if self._ended_by is not None:
                 raise self._ended_by from None
             raise lost("Spark could not run the job", str(error)) from error
-        finally:
-            self._context.removeJobTag(self._tag)
-            self._context.setJobDescription(cast("str", None))
         said: dict[object, Said] = {}
         for row in rows:
             for each in said_in(bytes(row[0])):
                 said.setdefault(each.task.subtask, each)
         return list(said.values())
 
-    def _said(self) -> DataFrame:
+    def _said(self, session: SparkSession) -> DataFrame:
         """The words of the last tasks, which have those of all tasks before them."""
         topology, frames = self._graph.topology, dict[object, "DataFrame"]()
         for vertex in topology.vertices:
-            frames[vertex.id] = self._stage(vertex.id, frames)
+            frames[vertex.id] = self._stage(session, vertex.id, frames)
         last = self._frames.in_order(sources_of(topology, None))
         return _united([frames[each] for each in last]).select("data")
 
-    def _stage(self, vertex: VertexId, frames: Mapping[object, DataFrame]) -> DataFrame:
+    def _stage(
+        self, session: SparkSession, vertex: VertexId, frames: Mapping[object, DataFrame]
+    ) -> DataFrame:
         topology = self._graph.topology
-        path = tuple(sys.path) if is_local(self._spark) else ()
+        path = tuple(sys.path) if self._access.one_machine else ()
         subtasks = topology.vertex(vertex).subtasks()
         stage = Stage(
             self._job,
@@ -242,9 +243,9 @@ class BatchJob:
         if stage.inputs:
             made = self._made(stage, self._input(stage, frames, parallelism))
         elif vertex in self._frames:
-            made = self._read_in_place(stage)
+            made = self._read_in_place(session, stage)
         else:
-            made = self._made(stage, self._spark.range(0, parallelism, 1, parallelism))
+            made = self._made(stage, session.range(0, parallelism, 1, parallelism))
         if len({topology.edges[edge].target for edge in stage.outputs}) > 1:
             # Whoever reads it first has it written down, for the others.
             made = made.persist(StorageLevel.DISK_ONLY)
@@ -266,15 +267,15 @@ class BatchJob:
             function = self._shipment.carried(function)
         return given.mapInArrow(function, SPARK_SCHEMA)
 
-    def _read_in_place(self, stage: Stage) -> DataFrame:
+    def _read_in_place(self, session: SparkSession, stage: Stage) -> DataFrame:
         staged, parallelism = self._frames.of(stage.vertex), stage.parallelism
-        rows, count = partitioned(self._spark, staged.frame, parallelism)
+        rows, count = partitioned(session, staged.frame, parallelism)
         parts: list[DataFrame] = []
         if count:
             places = FramePartitions(staged.schema, self._frames.first_partition(stage.vertex))
             parts.append(self._made(replace(stage, frame=places), rows))
         if count < parallelism:
-            rest = self._spark.range(count, parallelism, 1, parallelism - count)
+            rest = session.range(count, parallelism, 1, parallelism - count)
             parts.append(self._made(stage, rest))
         return _united(parts)
 

@@ -28,11 +28,13 @@ _LAST_S: Final = 1.0
 class DriverPlace:
     """Where executors find this process. bind: address to listen at. announce: how they dial it.
 
-    page: URL of Spark's own page; None where it has none.
+    ports: first and last one to listen on; None for those of the settings. page: URL of Spark's own
+    page; None where it has none.
     """
 
     bind: str
     announce: str
+    ports: tuple[int, int] | None = None
     page: str | None = None
 
 
@@ -50,7 +52,7 @@ async def listen(
     settings = graph.settings
     try:
         security = LinkSecurity(settings.links, place.bind)
-        ports = settings.slot.port_range
+        ports = place.ports or settings.slot.port_range
         network = security.network(announce=place.announce, ports=ports)
         listener = await network.listen(watch.accept)
     except TidegateError as error:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 
+from tidegate.spark.access.access import SLOT_TAG
+
 if TYPE_CHECKING:
     import structlog
     from pyspark import SparkContext
-
-SLOT_TAG: Final = "tidegate-slot"
-"""Tag of the Spark jobs that host slots, whichever job of ours they belong to."""
 
 
 def keep_slots_at_signals(

@@ -1,0 +1,1 @@
+"""The seam between jobs and Spark, for classic sessions and for Spark Connect."""

@@ -1,0 +1,192 @@
+"""The seam between jobs and Spark: one interface, with a form for each kind of session.
+
+DataFrames are the same in both. What is not is here: how Spark's jobs are named, found and ended,
+where executors find the driver, which Python they run, and how they get files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    import structlog
+    from pyspark.sql import SparkSession
+
+    from tidegate.driver.address import DriverAddress
+
+CONNECT: Final = "pyspark.sql.connect"
+"""Package of Spark Connect, which is imported by whoever makes such a session."""
+
+SLOT_TAG: Final = "tidegate-slot"
+"""Tag of the Spark jobs that host slots, whichever job of ours they belong to."""
+
+_FORMS: Final = {
+    False: "tidegate.spark.access.classic:ClassicAccess",
+    True: "tidegate.spark.access.connect:ConnectAccess",
+}
+ENCRYPTS: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
+
+
+@dataclass(frozen=True, slots=True)
+class JobNames:
+    """Names of Spark jobs: tags to find them by, a description for Spark's page.
+
+    request: of a slot, for its task to read, where Spark carries such a name; else empty.
+    """
+
+    tags: tuple[str, ...]
+    description: str
+    request: str = ""
+
+
+class SparkAccess(Protocol):
+    """Tells a job of its Spark, names and ends its Spark jobs, and brings files to executors."""
+
+    @property
+    def session(self) -> SparkSession: ...
+
+    @property
+    def application(self) -> object:
+        """Object that files given to executors stay with."""
+        ...
+
+    @property
+    def master(self) -> str:
+        """Master of Spark, as error messages name it; empty if it is not known."""
+        ...
+
+    @property
+    def page(self) -> str | None:
+        """URL of Spark's own page, which shows its stages; None where it is not known."""
+        ...
+
+    @property
+    def one_machine(self) -> bool:
+        """True if executors run on this machine, and import what this process can."""
+        ...
+
+    @property
+    def cores(self) -> int | None:
+        """Number of tasks that can run at once, if known: on a local master."""
+        ...
+
+    @property
+    def tells_requests(self) -> bool:
+        """True if tasks can read `JobNames.request`, so that all slots share one plan."""
+        ...
+
+    @property
+    def when_unreachable(self) -> str:
+        """Remedy where executors cannot dial the driver, in a sentence for the user."""
+        ...
+
+    def refuse_unfit(self) -> None:
+        """Raises ConfigError for a session that jobs cannot run in."""
+        ...
+
+    def setting(self, key: str, default: str) -> str:
+        """A setting that the session was built with; the default where it is not known."""
+        ...
+
+    def driver_address(self) -> DriverAddress:
+        """Address at which executors find a driver in this process. Raises ConfigError."""
+        ...
+
+    def with_settings(self, settings: Mapping[str, str]) -> AbstractContextManager[SparkSession]:
+        """A session for queries that need such settings, for as long as the block lasts."""
+        ...
+
+    def named(self, names: JobNames) -> AbstractContextManager[None]:
+        """Names the Spark jobs that this thread starts within the block."""
+        ...
+
+    def cancel(self, tag: str) -> bool:
+        """Ends Spark jobs of a tag, within a limit; False if Spark does not answer."""
+        ...
+
+    def waiting(self, tag: str, asked: int) -> str:
+        """Reason why slots do not come. asked: how many Spark jobs of the tag host slots.
+
+        Raises OSError or AttributeError if Spark has gone.
+        """
+        ...
+
+    def python(self) -> AbstractContextManager[None]:
+        """Lets workers of DataFrames that are planned within the block run the right Python."""
+        ...
+
+    def give_python_file(self, path: str) -> None:
+        """Lets tasks import a module, an archive or a folder. Raises ConfigError."""
+        ...
+
+    def give_archive(self, path: str, folder: str) -> None:
+        """Unpacks an archive on all executors. folder: its name there. Raises ConfigError."""
+        ...
+
+    def keep_slots_at_signals(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        """Keeps slots alive when a signal tells the program to stop."""
+        ...
+
+
+def is_connect(session: object) -> bool:
+    """True for a session of Spark Connect."""
+    return type(session).__module__.startswith(CONNECT)
+
+
+def access_to(session: SparkSession) -> SparkAccess:
+    """The way to a session's Spark. Neither kind of session loads what only the other needs."""
+    module, _, name = _FORMS[is_connect(session)].partition(":")
+    return cast("SparkAccess", getattr(importlib.import_module(module), name)(session))
+
+
+def tell_of_plain_rpc(access: SparkAccess, log: structlog.typing.FilteringBoundLogger) -> None:
+    """Warns if an eavesdropper between driver and executors could read the keys."""
+    if not any(access.setting(key, "false").lower() == "true" for key in ENCRYPTS):
+        log.warning(
+            "Spark's own connections are not encrypted, and carry the keys of the job's links; "
+            "set spark.network.crypto.enabled with spark.authenticate if others can read that "
+            "traffic"
+        )
+
+
+def refuse_settings(access: SparkAccess) -> None:
+    """Raises ConfigError for settings with which Spark would double slots, or kill them."""
+    for key, why in (
+        ("spark.speculation", "Spark would run a slot twice"),
+        ("spark.python.worker.killOnIdleTimeout", "Spark would kill healthy slots"),
+    ):
+        if access.setting(key, "false") == "true":
+            raise ConfigError(
+                f"{key} is true: {why}",
+                where="the SparkSession",
+                remedy=f"Set {key}=false before the session is built.",
+            )
+
+
+def cores_of(master: str) -> int | None:
+    """Number of tasks that can run at once on a master, if known: on a local one."""
+    if not master.startswith("local["):
+        return 1 if master == "local" else None
+    threads = master.removeprefix("local[").split("]")[0].split(",")[0]
+    return os.cpu_count() if threads == "*" else int(threads)
+
+
+def check_cores(access: SparkAccess, slots: int) -> None:
+    """Refuses at once a number of slots for which Spark would wait silently for ever."""
+    cores = access.cores
+    per_task = int(access.setting("spark.task.cpus", "1"))
+    if cores is not None and slots * per_task > cores:
+        raise ConfigError(
+            f"the job needs {slots} slots of {per_task} core(s), and Spark has {cores} cores",
+            where=f"master {access.master}",
+            remedy=f"Use master local[{slots * per_task}] or more, or lower the job's parallelism "
+            "(env.set_parallelism).",
+        )

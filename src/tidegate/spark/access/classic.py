@@ -1,0 +1,184 @@
+"""The way to Spark whose driver this process is, by its SparkContext."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from py4j.protocol import Py4JError
+
+from tidegate.driver.address import LOCALHOST, DriverAddress
+from tidegate.errors import ConfigError
+from tidegate.model.addresses import parted
+from tidegate.spark.access.access import JobNames, cores_of, refuse_settings
+from tidegate.spark.access.interrupts import keep_slots_at_signals
+from tidegate.spark.access.waiting import Waiting
+from tidegate.spark.slot_task import REQUEST_PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    import structlog
+    from pyspark.sql import SparkSession
+
+
+class ClassicAccess:
+    """The `SparkAccess` of a session that was built in this process."""
+
+    tells_requests = True
+    when_unreachable = (
+        "Executors must reach spark.driver.host, and the ports of tidegate.net.port-range; if they "
+        "reach another address, set tidegate.net.driver-address to that."
+    )
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session: Final = session
+
+    @property
+    def application(self) -> object:
+        return self._context
+
+    @property
+    def _context(self) -> Any:
+        return self.session.sparkContext
+
+    @property
+    def master(self) -> str:
+        return str(self._context.master or "")
+
+    @property
+    def page(self) -> str | None:
+        return self._context.uiWebUrl
+
+    @property
+    def one_machine(self) -> bool:
+        return self.master.startswith("local")
+
+    @property
+    def cores(self) -> int | None:
+        return cores_of(self.master)
+
+    def refuse_unfit(self) -> None:
+        if getattr(self._context, "_jsc", None) is None:  # PySpark has no public word for it
+            raise ConfigError(
+                "the SparkSession has been stopped",
+                where="StreamExecutionEnvironment.on_spark",
+                remedy="Build a new session, and make the environment with it.",
+            )
+        refuse_settings(self)
+
+    def setting(self, key: str, default: str) -> str:
+        return self._context.getConf().get(key) or default
+
+    def driver_address(self) -> DriverAddress:
+        """Address at which executors find the driver.
+
+        A local master's executors are on this machine. Elsewhere it is ``spark.driver.host``, to
+        which executors have connected already, bound at ``spark.driver.bindAddress`` if set.
+        """
+        if self.one_machine:
+            return DriverAddress(LOCALHOST, LOCALHOST)
+        announce, _ = parted(self.setting("spark.driver.host", LOCALHOST))  # IPv6 in brackets
+        bind, _ = parted(self.setting("spark.driver.bindAddress", announce))
+        return DriverAddress(bind, announce)
+
+    @contextlib.contextmanager
+    def with_settings(self, settings: Mapping[str, str]) -> Generator[SparkSession]:
+        session = self.session.newSession()
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        yield session
+
+    @contextlib.contextmanager
+    def named(self, names: JobNames) -> Generator[None]:
+        context = self._context
+        for tag in names.tags:
+            context.addJobTag(tag)
+        context.setJobDescription(names.description)
+        if names.request:
+            context.setLocalProperty(REQUEST_PROPERTY, names.request)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Py4JError, AttributeError, OSError):  # Spark is gone
+                for tag in names.tags:
+                    context.removeJobTag(tag)
+                context.setJobDescription(cast("str", None))
+                if names.request:
+                    context.setLocalProperty(REQUEST_PROPERTY, cast("str", None))
+
+    def cancel(self, tag: str) -> bool:
+        self._context.cancelJobsWithTag(tag)
+        return True
+
+    def waiting(self, tag: str, asked: int) -> str:
+        try:
+            return str(self.look(tag, asked))
+        except Py4JError as error:
+            raise OSError("Spark's JVM does not answer") from error
+
+    def look(self, tag: str, asked: int) -> Waiting:
+        """Asks Spark. Raises Py4JError if it does not answer, AttributeError if it is stopped."""
+        context = self._context
+        tracker = context.statusTracker()
+        executors = tracker.getExecutorInfos()
+        given = 0
+        for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag):
+            info = tracker.getJobInfo(job)
+            stages = [tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
+            given += sum(stage.numActiveTasks for stage in stages if stage)
+        running = sum(each.numRunningTasks for each in executors)
+        # The driver is listed among executors; elsewhere than on one machine it runs no tasks.
+        registered = None if self.one_machine else len(executors) - 1
+        cores = self.cores if registered is None else self.cores_of_executors(registered)
+        return Waiting(asked, given, registered, max(0, running - given), cores)
+
+    def cores_of_executors(self, executors: int) -> int | None:
+        """Number of tasks that so many executors run at once; None if the setting is not made."""
+        each = self.setting("spark.executor.cores", "")
+        per_task = int(self.setting("spark.task.cpus", "1"))
+        return executors * (int(each) // per_task) if each else None
+
+    @contextlib.contextmanager
+    def python(self) -> Generator[None]:
+        """Lets Spark's workers run the right Python within the block.
+
+        PySpark looks at PYSPARK_PYTHON alone, which ``spark-submit`` makes of
+        ``spark.pyspark.python``; in a session that the program has built itself that setting would
+        do nothing. If nobody has chosen, workers on this machine run this interpreter. Spark would
+        take the ``python3`` of the PATH, which for a driver in a virtual environment is another
+        one, without its packages. Elsewhere the driver's path means nothing.
+        """
+        context = self._context
+        chosen = self.setting("spark.pyspark.python", "")
+        if not chosen and self.one_machine:
+            chosen = sys.executable
+        if not chosen or os.environ.get("PYSPARK_PYTHON"):
+            yield
+            return
+        before, context.pythonExec = context.pythonExec, chosen
+        try:
+            yield
+        finally:
+            context.pythonExec = before
+
+    def give_python_file(self, path: str) -> None:
+        from pyspark import SparkFiles
+
+        file = Path(path)
+        if file.is_dir():
+            # Executors fetch it later; the session deletes this folder when it stops.
+            folder = Path(SparkFiles.getRootDirectory()) / "tidegate"
+            folder.mkdir(exist_ok=True)
+            path = shutil.make_archive(str(folder / file.name), "zip", file)
+        self._context.addPyFile(path)
+
+    def give_archive(self, path: str, folder: str) -> None:
+        self._context.addArchive(f"{path}#{folder}")
+
+    def keep_slots_at_signals(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        keep_slots_at_signals(self._context, log)

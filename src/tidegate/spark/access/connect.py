@@ -1,0 +1,319 @@
+"""The way to Spark through Spark Connect: this process is a client, and Spark's driver a server.
+
+The driver of our jobs still lives here. So executors dial this process, and what they import is
+what the server gives them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import PySparkException
+
+from tidegate.clock import SystemClock
+from tidegate.driver.address import DriverAddress, is_here
+from tidegate.errors import ConfigError
+from tidegate.model.addresses import is_loopback
+from tidegate.spark.access.access import JobNames, cores_of, refuse_settings
+from tidegate.spark.access.waiting import WaitingAfar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    import structlog
+
+_WHERE: Final = "the session of Spark Connect"
+_PROBED: Final = "tidegate-probe"
+_ANY_PORT: Final = 9
+_ANSWER_S: Final = 10.0
+"""How long a server may take to answer: its client tries for minutes to reach one that is gone."""
+
+_FIRST_ANSWER_S: Final = 120.0
+"""How long the first answer may take, of a server that is still starting."""
+
+_SILENT_S: Final = 4.0
+_CLUSTER: Final = (
+    "submit the program to the cluster, where no firewall is between: "
+    "spark-submit --deploy-mode cluster"
+)
+
+
+class ConnectAccess:
+    """The `SparkAccess` of a session of Spark Connect."""
+
+    one_machine = False
+    """A server on this machine may be anybody's, with another Python."""
+
+    tells_requests = False
+    page = None
+    when_unreachable = (
+        "Executors dial this program, where the job's driver is: set tidegate.net.driver-address "
+        "to an address of this machine that they reach, and let them through to the ports of "
+        f"tidegate.net.port-range. Where they can reach none, {_CLUSTER}."
+    )
+
+    def __init__(self, session: Any) -> None:
+        self.session: Final = session
+        self._in_flight: dict[int, int] = {}
+        self._clock = SystemClock()
+        self._question: threading.Thread | None = None
+        self._asked_s = 0.0
+
+    @property
+    def application(self) -> object:
+        return self.session
+
+    @property
+    def master(self) -> str:
+        return self._master
+
+    @functools.cached_property
+    def _master(self) -> str:
+        return self.setting("spark.master", "")
+
+    @property
+    def cores(self) -> int | None:
+        return cores_of(self.master)
+
+    def refuse_unfit(self) -> None:
+        if self.session.is_stopped:
+            raise ConfigError(
+                "the SparkSession has been stopped",
+                where="StreamExecutionEnvironment.on_spark",
+                remedy="Build a new session, and make the environment with it.",
+            )
+        problems: list[Exception] = []
+        if not _within_limit(
+            lambda: self.session.interruptTag(_PROBED), problems, limit_s=_FIRST_ANSWER_S
+        ):
+            raise ConfigError(
+                f"Spark Connect's server has not answered for {_FIRST_ANSWER_S:.0f} s",
+                where=_WHERE,
+                remedy="See that it runs and can be reached; make a new session once it does.",
+            )
+        if problems:
+            raise ConfigError(
+                "this server of Spark Connect does not end queries by their tag: "
+                f"{_line(problems[0])}",
+                where=_WHERE,
+                remedy="A job that is cancelled would keep its cores. See that the server can be "
+                f"reached and is one of Spark 4, or {_CLUSTER}.",
+            ) from problems[0]
+        refuse_settings(self)
+
+    def setting(self, key: str, default: str) -> str:
+        try:
+            return str(self.session.conf.get(key, default))
+        except PySparkException:  # a host may keep its settings to itself
+            return default
+
+    def driver_address(self) -> DriverAddress:
+        """Address at which executors find the driver: the one from which the server is reached.
+
+        From a server on this machine only its executors on this machine find us there. Where others
+        have, too, they find it as they find the server's driver. Raises ConfigError if neither is.
+        """
+        host = self._route()
+        if is_loopback(host) and not self.master.startswith("local"):
+            host = self.setting("spark.driver.host", "")
+            if not is_here(host):
+                raise ConfigError(
+                    "the server of Spark Connect is reached through this machine's own loopback, "
+                    "where its executors cannot find the driver",
+                    where=_WHERE,
+                    remedy="Set tidegate.net.driver-address to an address of this machine that "
+                    f"executors reach. If there is none, {_CLUSTER}.",
+                )
+        return DriverAddress(host, host)
+
+    def _route(self) -> str:
+        """The local address from which the server is reached. Raises ConfigError."""
+        server = ""
+        try:
+            server = str(self.session.client.host).strip("[]")
+            found = socket.getaddrinfo(server, _ANY_PORT, type=socket.SOCK_DGRAM)
+            family, kind, _, _, address = found[0]
+            with socket.socket(family, kind) as probe:
+                probe.connect(address)  # which sends nothing
+                return str(probe.getsockname()[0])
+        except (OSError, NotImplementedError) as error:
+            raise ConfigError(
+                f"there is no route to Spark Connect's server {server}: {_line(error)}",
+                where=_WHERE,
+                remedy="Set tidegate.net.driver-address to an address of this machine that "
+                "executors reach.",
+            ) from error
+
+    @contextlib.contextmanager
+    def with_settings(self, settings: Mapping[str, str]) -> Generator[Any]:
+        """The session itself, for the time being.
+
+        One of its own would have Python workers of its own, whose daemon the server never ends.
+        """
+        lent = _lent(self.session)
+        lent.take(settings)
+        try:
+            yield self.session
+        finally:
+            lent.give_back()
+
+    @contextlib.contextmanager
+    def named(self, names: JobNames) -> Generator[None]:
+        """Connect has no descriptions: its tags are on the server's page."""
+        thread = threading.get_ident()
+
+        def heed(*, inflight_tasks: int, done: bool, **_: object) -> None:
+            if threading.get_ident() == thread:  # the session's other queries are told, too
+                self._in_flight[thread] = 0 if done else inflight_tasks
+
+        self._in_flight[thread] = 0
+        self.session.registerProgressHandler(heed)
+        for tag in names.tags:
+            self.session.addTag(tag)
+        try:
+            yield
+        finally:
+            for tag in names.tags:
+                self.session.removeTag(tag)
+            self.session.removeProgressHandler(heed)
+            self._in_flight.pop(thread, None)
+
+    def cancel(self, tag: str) -> bool:
+        return not self._silent() and _within_limit(lambda: self.session.interruptTag(tag))
+
+    def waiting(self, tag: str, asked: int) -> str:
+        if self._silent():
+            return (
+                "Spark Connect's server does not answer: it has ended, or the network is down. "
+                "A job needs a new session after a server has ended"
+            )
+        given = sum(map(bool, tuple(self._in_flight.values())))
+        return str(WaitingAfar(asked, given, self.cores))
+
+    def _silent(self) -> bool:
+        """True if the server leaves a question unanswered; asks without waiting."""
+        now_s = self._clock.precise_s()
+        if self._question is not None and self._question.is_alive():
+            return now_s - self._asked_s > _SILENT_S
+        self._question, self._asked_s = _ask(lambda: self.session.interruptTag(_PROBED), []), now_s
+        return False
+
+    def python(self) -> contextlib.AbstractContextManager[None]:
+        """Workers run the server's Python."""
+        return contextlib.nullcontext()
+
+    def give_python_file(self, path: str) -> None:
+        file = Path(path)
+        if file.suffix in {".py", ".zip", ".egg", ".jar"}:
+            self._give(path, pyfile=True)
+            return
+        with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+            made = f"{folder}/{file.name}"
+            if file.is_dir():
+                packed = shutil.make_archive(made, "zip", file)
+            else:  # such as a wheel, which is an archive by another name
+                packed = shutil.copyfile(file, f"{made}.zip")
+            # A session takes no two files of one name, and the folder may change meanwhile.
+            content = hashlib.sha256(Path(packed).read_bytes()).hexdigest()[:12]
+            named = Path(packed).rename(Path(folder) / f"{file.name}-{content}.zip")
+            self._give(str(named), pyfile=True)
+
+    def give_archive(self, path: str, folder: str) -> None:
+        self._give(f"{path}#{folder}", archive=True)
+
+    def _give(self, path: str, **kind: bool) -> None:
+        try:
+            self.session.addArtifacts(path, **kind)
+        except Exception as error:  # Connect's, gRPC's: they have no kind in common
+            raise ConfigError(
+                f"Spark Connect does not take a file for its executors: {_line(error)}",
+                where=path,
+                remedy="A file that has changed needs a new session. Where the server takes no "
+                f"files at all, have them installed for its Python, or {_CLUSTER}.",
+            ) from error
+
+    def keep_slots_at_signals(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        """Leaves a server that lives in this process alone at Ctrl-C; no other hears of it."""
+        if threading.current_thread() is threading.main_thread():
+            installed: Any = signal.getsignal(signal.SIGINT)
+            if getattr(installed, "__module__", "").startswith("pyspark."):
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Lent:
+    """Settings of a session that are others while somebody needs that."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._takers = 0
+        self._before: dict[str, str | None] = {}
+
+    def take(self, settings: Mapping[str, str]) -> None:
+        conf = self._session.conf
+        with self._lock:
+            self._takers += 1
+            if self._takers == 1:
+                self._before = {key: conf.get(key, None) for key in settings}
+            for key, value in settings.items():
+                conf.set(key, value)
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._takers -= 1
+            if not self._takers:
+                _within_limit(self._restore)
+
+    def _restore(self) -> None:
+        for key, value in self._before.items():
+            if value is None:
+                self._session.conf.unset(key)
+            else:
+                self._session.conf.set(key, value)
+
+
+@functools.lru_cache(maxsize=64)
+def _lent(session: Any) -> _Lent:
+    return _Lent(session)
+
+
+def _within_limit(
+    call: Callable[[], object],
+    problems: list[Exception] | None = None,
+    *,
+    limit_s: float = _ANSWER_S,
+) -> bool:
+    """Calls the server; False if it does not answer. One that is gone has ended our jobs.
+
+    problems: gets the exception that the call ends with, if any.
+    """
+    asked = _ask(call, [] if problems is None else problems)
+    asked.join(limit_s)
+    return not asked.is_alive()
+
+
+def _ask(call: Callable[[], object], problems: list[Exception]) -> threading.Thread:
+    """Calls the server on a thread, which may hang for minutes."""
+
+    def quietly() -> None:
+        try:
+            call()
+        except Exception as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=quietly, name="connect-call", daemon=True)
+    thread.start()
+    return thread
+
+
+def _line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
