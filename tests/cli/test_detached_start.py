@@ -152,6 +152,7 @@ def test_a_program_that_starts_no_job_in_time_is_not_given_up(
 ) -> None:
     monkeypatch.setattr(detached, "START_S", 0.05)
     monkeypatch.setattr(detached, "_LOOK_S", 0.01)
+    monkeypatch.setattr(detached, "_SETTLED_S", 0.1)
     started_as(tmp_path, monkeypatch, "time.sleep(600)")
     said = capsys.readouterr()
     assert said.err == (
@@ -190,6 +191,7 @@ def test_a_job_that_does_not_run_in_time_is_told_with_what_it_waits_for(
     monkeypatch.setattr(subprocess, "Popen", Told)
     monkeypatch.setattr(detached, "START_S", 0.5)
     monkeypatch.setattr(detached, "_LOOK_S", 0.01)
+    monkeypatch.setattr(detached, "_SETTLED_S", 0.1)
     line = f"{json.dumps(WAITS)}\n{{"
     body = f"tell({line!r})\nopen({str(told)!r}, 'w').close()\ntime.sleep(600)"
     started_as(tmp_path, monkeypatch, body)
@@ -244,6 +246,7 @@ def tells() -> bool:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detached, "_LOOK_S", 0.01)
+    monkeypatch.setattr(detached, "_SETTLED_S", 0.1)
 
 
 @pytest.mark.usefixtures("often")

@@ -38,6 +38,9 @@ START_S: Final = 90.0
 """How long the start of a job is waited for; slots alone have a minute for theirs."""
 
 _LOOK_S: Final = 0.2
+_SETTLED_S: Final = 1.0
+"""How long a job is at work that runs without a row; one that fails at its first row is not."""
+
 _LINES_SHOWN: Final = 20
 _AT_WORK: Final = (ExecutionState.RUNNING, ExecutionState.FINISHED)
 
@@ -165,11 +168,18 @@ def telling_start(pipe: int) -> Generator[None]:
 
 def _tell_until(pipe: int, over: threading.Event) -> None:
     """Tells of the first job until it runs, or the block is over."""
+    at_work_s: float | None = None
     while not over.wait(_LOOK_S):
         for client in running_jobs().clients[:1]:
             # It ends, or its driver is busy; the next look will do.
             with contextlib.suppress(TidegateError, TimeoutError):
                 told = _state_of(client)
+                if not told["runs"]:
+                    at_work_s = None
+                elif not told["rows"]:
+                    at_work_s = at_work_s or time.monotonic()
+                    if time.monotonic() - at_work_s < _SETTLED_S:
+                        continue
                 try:
                     os.write(pipe, json.dumps(told).encode() + b"\n")
                 except BrokenPipeError:
@@ -188,6 +198,7 @@ def _state_of(client: JobClient) -> dict[str, Any]:
     at_work = any(works) if view.in_stages else len(tasks) == wanted and all(works)
     return {
         "runs": view.status is JobStatus.RUNNING and at_work,
+        "rows": view.counts.read,
         "job": view.job,
         "name": view.name,
         "address": client.get_web_interface_url(),
