@@ -116,7 +116,8 @@ class RunningJobs:
             self._ending = False
 
     def _take_sigterm(self, number: int, frame: FrameType | None) -> None:
-        if not self._jobs or os.getpid() != self._process:
+        # A program that is told again, with its jobs suspended, still ends as it was told before.
+        if os.getpid() != self._process or not (self._jobs or self._terminated):
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         elif not self._ending:  # who asks again may kill, or press Ctrl-C
