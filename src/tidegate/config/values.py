@@ -195,13 +195,12 @@ class AddressType:
     )
 
     def parse(self, given: object) -> str:
-        if not isinstance(given, str):
-            raise ValueError("not a text")
+        text = TextType().parse(given)
         try:
-            parted(given)
+            parted(text)
         except ValueError:
             raise ValueError("neither a host nor a host with a port") from None
-        return given
+        return text
 
     def render(self, value: object) -> str:
         return str(value)
@@ -215,10 +214,9 @@ class NetworkType:
     expects: str = "a network such as '10.1.0.0/16' or 'fd00:1::/64'"
 
     def parse(self, given: object) -> str:
-        if not isinstance(given, str):
-            raise ValueError("not a text")
+        text = TextType().parse(given)
         try:
-            return str(ipaddress.ip_network(given.strip(), strict=False))
+            return str(ipaddress.ip_network(text.strip(), strict=False))
         except ValueError:
             raise ValueError("not a network of addresses") from None
 

@@ -9,6 +9,8 @@ from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Field, Traced, trace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from tidegate.api.rows.column_rows import ColumnRows, RowForm
@@ -90,8 +92,13 @@ def why_by_row(function: object, arguments: int = 1, *, named: bool = False) -> 
 
 def fields_of(rows: ColumnRows, argument: int = 0) -> Fields:
     """Columns by the names that a function has for them. argument: number of the row."""
-    columns, names = rows.columns, names_of(rows.form, rows.width, argument)
-    return {name: columns[at] for name, at in names.items()}
+    return named(rows.columns[: rows.width], rows.form, argument)
+
+
+def named(columns: Sequence[FieldValues], form: RowForm, argument: int) -> Fields:
+    """Columns of the fields of an argument by the names that a function has for them."""
+    places = names_of(form, len(columns), argument)
+    return {name: columns[at] for name, at in places.items()}
 
 
 def names_of(form: RowForm, width: int, argument: int) -> dict[Field, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tidegate.api.rows.column_rows import TUPLE, ColumnRows
-from tidegate.traced.calls import names_of
+from tidegate.traced.calls import named
 from tidegate.traced.evaluation import evaluated_whole
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Field, Traced, trace, trace_window
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tidegate.api.rows.column_rows import RowForm
     from tidegate.api.windows import TimeWindow
     from tidegate.operators.aggregates.folded import FoldedKeys
-    from tidegate.traced.evaluation import Fields
 
 _KEY, _WINDOW, _ELEMENT = range(3)
 
@@ -51,10 +50,10 @@ class ColumnResults:
         count, form = len(order), self._form
         columns: Sequence[NDArray[Any] | None] | None = gathered
         if of_element is not None:
-            columns = evaluated_whole(of_element.expressions, _fields(0, gathered, form), count)
+            columns = evaluated_whole(of_element.expressions, named(gathered, form, 0), count)
             form = of_element.form
         if columns is not None and function is not None:
-            fields = _fields(_ELEMENT, columns, form)
+            fields = named(cast("Any", columns), form, _ELEMENT)
             fields[Field(_KEY, None)] = held.keys.take(order)
             fields[Field(_WINDOW, "start", attribute=True)] = np.full(count, window.start)
             fields[Field(_WINDOW, "end", attribute=True)] = np.full(count, window.end)
@@ -96,9 +95,3 @@ class ColumnResults:
 
 def _is_current(traced: Traced | None) -> bool:
     return traced is None or traced.is_current()
-
-
-def _fields(argument: int, columns: Sequence[Any], form: RowForm) -> Fields:
-    """Columns by the names that a function has for them. argument: which of its arguments."""
-    names = names_of(form, len(columns), argument)
-    return {name: columns[at] for name, at in names.items()}

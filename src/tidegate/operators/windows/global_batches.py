@@ -16,8 +16,7 @@ from tidegate.operators.windows.slices import (
     NoCuts,
     SliceCombiner,
     SlicedAggregates,
-    check_columns,
-    columns_for,
+    columns_over,
 )
 
 if TYPE_CHECKING:
@@ -73,11 +72,9 @@ class GlobalAggregateBatchesOperator(Operator):
         given = arrow_batch(batch, self._name)
         if not len(given):
             return
-        schema = given.batch.schema
-        if self._columns is None:
-            self._columns = columns_for(self._aggregates, self._key_column, schema, self._name)
-        else:
-            check_columns(self._columns, schema)
+        self._columns = columns_over(
+            self._columns, self._aggregates, self._key_column, given.batch.schema, self._name
+        )
         assert given.key_groups is not None, "a keyed edge gives key groups"
         rows = self._panes.index(given.batch.column(self._key_column), given.key_groups)
         self._sums.take(self._columns, given.batch, rows, given.timestamps_ms)

@@ -208,19 +208,24 @@ class _PartColumn:
         return self.values
 
 
-def columns_for(
-    aggregates: Sequence[Aggregate], key_column: str, schema: pa.Schema, operator: str
+def columns_over(
+    known: AggregatedColumns | None,
+    aggregates: Sequence[Aggregate],
+    key_column: str,
+    schema: pa.Schema,
+    operator: str,
 ) -> AggregatedColumns:
-    """The aggregates over rows like these, or like those that were combined."""
+    """The aggregates over rows like these, or like those that were combined.
+
+    known: over earlier batches. Raises GraphError for a batch unlike them.
+    """
     combined = _combined_of(schema)
+    if known is not None:
+        known.check(combined or schema)
+        return known
     if combined is not None:
         return AggregatedColumns(aggregates, combined, operator)
     return AggregatedColumns.of(aggregates, key_column, schema, operator)
-
-
-def check_columns(columns: AggregatedColumns, schema: pa.Schema) -> None:
-    """Raises GraphError for a batch unlike earlier ones."""
-    columns.check(_combined_of(schema) or schema)
 
 
 def _combined_of(schema: pa.Schema) -> pa.Schema | None:
@@ -336,14 +341,10 @@ class SliceCombiner:
             return None
         if self._cuts.spanned(stamps) > SLICES_MAX:
             return None  # in no order of time: there are few rows of each
-        columns = self._columns
-        if columns is None:
-            columns = columns_for(self._aggregates, self._key_column, schema, "")
-            if not all(each.combines for each in columns.accumulators):
-                return None
-            self._columns = columns
-        else:
-            columns.check(schema)
+        columns = columns_over(self._columns, self._aggregates, self._key_column, schema, "")
+        if not all(each.combines for each in columns.accumulators):
+            return None
+        self._columns = columns
         # Of floating numbers some that differ are one key in state, and have two places before.
         floating = pa.types.is_floating(columns.key_type)
         return None if floating or batch.batch.column(self._key_column).null_count else columns

@@ -29,8 +29,7 @@ from tidegate.operators.windows.slices import (
     SliceCombiner,
     SlicedAggregates,
     Slices,
-    check_columns,
-    columns_for,
+    columns_over,
 )
 
 if TYPE_CHECKING:
@@ -106,11 +105,9 @@ class WindowAggregateBatchesOperator(Operator):
         given = arrow_batch(batch, self._name)
         if not len(given):
             return
-        schema = given.batch.schema
-        if self._columns is None:
-            self._columns = columns_for(self._aggregates, self._key_column, schema, self._name)
-        else:
-            check_columns(self._columns, schema)
+        self._columns = columns_over(
+            self._columns, self._aggregates, self._key_column, given.batch.schema, self._name
+        )
         stamps = self._stamps(given)
         kept = self._in_time(given, stamps, out)
         if kept is not None:
