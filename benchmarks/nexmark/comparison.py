@@ -32,7 +32,7 @@ from benchmarks.measure import (
 )
 from benchmarks.nexmark import BATCHED, NAMES
 
-EVENTS = {"records": 1_000_000, "batches": 4_000_000, "pyflink": 400_000, "flink-sql": 3_000_000}
+EVENTS = {"records": 1_000_000, "batches": 4_000_000, "pyflink": 200_000, "flink-sql": 3_000_000}
 """Of each contender, for a few seconds of measured time."""
 SHAPE = ("--parallelism", "2", "--checkpoint-ms", "10000", "--rate", "10000")
 TIMES_PYFLINK, TIMES_SQL = 20.0, 0.2
