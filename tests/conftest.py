@@ -32,6 +32,9 @@ register_profiles()
 
 TESTS = Path(__file__).parent
 SPARK_TESTS = TESTS / "spark"
+SPARK, SPARK_PROGRAMS = "spark", "spark-programs"
+GROUPS = (SPARK, SPARK_PROGRAMS, "kafka", "cluster")
+"""Of tests that one process runs one after the other."""
 SOCKETS_OF_PYSPARK = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 """It leaves sockets to its gateway open. Ours are an error in every other process of tests."""
 ENDS_WITHIN_S = 60.0
@@ -83,7 +86,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if SPARK_TESTS in item.path.parents:
         item.add_marker(pytest.mark.spark)
     if item.get_closest_marker("spark") is not None:
-        item.add_marker(pytest.mark.xdist_group("spark"))
+        # One process has the session; programs that make their own run beside it.
+        shares = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group(SPARK if shares else SPARK_PROGRAMS))
         item.add_marker(SOCKETS_OF_PYSPARK)
 
 
@@ -137,8 +142,8 @@ class OutcomeRecord:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # xdist adds the group to the name
         name = report.nodeid
-        for group in ("@spark", "@kafka", "@cluster"):
-            name = name.removesuffix(group)
+        for group in GROUPS:
+            name = name.removesuffix(f"@{group}")
         ended = report.when == "call" or report.outcome != "passed"
         if ended and self._outcomes.get(name) != "failed":
             self._outcomes[name] = report.outcome
