@@ -118,6 +118,8 @@ def told(result: dict) -> str:
     rate = f"{result['records_per_s']:,.0f} records/s in {result['seconds']:.1f} s"
     each = result.get("processor_ns")
     cost = f", {each:,.0f} ns each" if each else ""
+    if "p99_ms" in result:
+        cost += f", p50 {result['p50_ms']:.1f} ms, p99 {result['p99_ms']:.1f} ms"
     return f"{rate}{cost}, calibrated {max(result['calibration_ms']):.0f} ms"
 
 

@@ -42,7 +42,8 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=KEYS)
     parser.add_argument("job", nargs="+", help="its command; topics and a folder are added")
     args = parser.parse_args()
-    topics = new_topics(args.servers)
+    admin = AdminClient({"bootstrap.servers": args.servers})
+    topics = new_topics(admin)
     with tempfile.TemporaryDirectory(prefix="tidegate-kafka-") as folder:
         places = ("--servers", args.servers, "--source", topics[0], "--sink", topics[1])
         log = Path(folder) / "log"
@@ -57,13 +58,15 @@ def main() -> int:
             raise
         finally:
             stop(job)
+            # What a broker keeps makes it slower for those that come after.
+            for gone in admin.delete_topics(list(topics)).values():
+                gone.result(ANSWER_S)
     print(json.dumps(result))
     return 0
 
 
-def new_topics(servers: str) -> tuple[str, str]:
+def new_topics(admin: AdminClient) -> tuple[str, str]:
     """Two topics of their own for this run."""
-    admin = AdminClient({"bootstrap.servers": servers})
     suffix = time.time_ns()
     names = (f"in-{suffix}", f"out-{suffix}")
     for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():

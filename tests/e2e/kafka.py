@@ -51,11 +51,18 @@ group.initial.rebalance.delay.ms=0
 """
 
 
+SMALL = tuple(flag.replace("64m", "256m") for flag in SMALL_AND_QUICK)
+
+AS_DELIVERED = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""What Kafka's own start script passes to Java."""
+
+
 class KafkaServer:
     """One broker on a free port of this machine, with its data in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, flags: Sequence[str] = SMALL) -> None:
         self._folder = folder
+        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
         self._topics = count(1)
         self.servers = ""
@@ -91,8 +98,7 @@ class KafkaServer:
 
     def _java(self, *arguments: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self._folder}/log4j2.properties"
-        heap = [flag.replace("64m", "256m") for flag in SMALL_AND_QUICK]
-        return [java(), *heap, logging, "-cp", f"{jars()}/*", *arguments]
+        return [java(), *self._flags, logging, "-cp", f"{jars()}/*", *arguments]
 
     def _answers(self, port: int, log: Path) -> bool:
         assert self._process is not None
