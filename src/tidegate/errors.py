@@ -36,12 +36,11 @@ Beside ``AssertionError`` (a fault of our own) nothing else leaves the package.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from flinkformat.errors import ConfigError as ConfigError
 from flinkformat.errors import DescribedError, UserError
 from flinkformat.errors import FormatError as FormatError
 from flinkformat.errors import GraphError as GraphError
+from flinkformat.frozen import frozen
 
 TidegateError = DescribedError
 """The root of the tree: an error that says what happened, where, and what to do about it.
@@ -89,7 +88,7 @@ class MaxParallelismChanged(RestoreRefused):
     """The number of key groups differs from the snapshot's."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedCall:
     """The call of a user's function that failed. operator: its name.
 

@@ -20,6 +20,8 @@ CHANGES = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem",
     "remove", "setdefault", "update",
 }  # fmt: skip
+COMPILES = ROOT / "packages" / "flinkformat" / "src" / "flinkformat" / "frozen.py"
+"""Methods of dataclasses, from the names of their fields, as ``dataclasses`` does itself."""
 TAKEN_BACK = {SOURCE / "typeinfo" / "pickling.py"}
 """What a `with` block puts there for all threads, it takes away at its end."""
 
@@ -29,7 +31,7 @@ def test_nothing_calls_what_is_banned() -> None:
         f"{place(path, call)} {name}() {BANNED_CALLS[name]}"
         for path in python_files(*PACKAGES)
         for call, name in calls(path)
-        if name in BANNED_CALLS
+        if name in BANNED_CALLS and (path, name) != (COMPILES, "exec")
     ]
     assert not found, "\n".join(found)
 

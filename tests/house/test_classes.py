@@ -60,11 +60,12 @@ def has_behaviour(node: ast.ClassDef) -> bool:
     bases = {ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases}
     if bases & {"Protocol", "Enum", "NamedTuple", "TypedDict"} or node.name.endswith("Error"):
         return False
-    return not any("frozen=True" in ast.unparse(each) for each in node.decorator_list)
+    return not any("frozen" in ast.unparse(each) for each in node.decorator_list)
 
 
 def is_dataclass(node: ast.ClassDef) -> bool:
-    return any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+    decorators = " ".join(ast.unparse(each) for each in node.decorator_list)
+    return "dataclass" in decorators or "frozen" in decorators
 
 
 def parameters(node: ast.ClassDef) -> int:

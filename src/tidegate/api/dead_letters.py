@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from flinkformat.frozen import frozen
 from tidegate.api.output_tag import OutputTag
 from tidegate.errors import ConfigError
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeadLetter:
     """A row that failed. where: the message, line or step. why: the error's text.
 

@@ -8,10 +8,10 @@ restart does not wait for them. Source: Flink, ``FailureEnricher``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import SavepointFormatType
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class FailureKind(Enum):
     GLOBAL = "GLOBAL"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureContext:
     """Place of a failure. task: the vertex, "" if it is of none; slot: None likewise."""
 
@@ -114,7 +114,7 @@ class MasterTriggerRestoreHook(ABC, Generic[T]):
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobExecutionStatusEvent:
     """A change of a job's status.
 
@@ -142,7 +142,7 @@ class JobStatusChangedListener(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobSummary:
     """Work of a job from its submission to its end; as text, a few lines.
 
@@ -189,7 +189,7 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class JobExecutionResult:
     """End of a job. runtime_ms: from submission to the end. savepoint: that it has ended with."""
 
@@ -219,7 +219,7 @@ class JobExecutionResult:
         return self.summary
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointDone:
     """A checkpoint that was requested. pointer: its directory, or "" in the driver's memory."""
 

@@ -8,11 +8,11 @@ wait goes through ``run_blocking`` or ``start``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from flinkformat.frozen import frozen
 from tidegate.api.pieces import TURN_S
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class OperatorStates(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubtaskInfo:
     """Facts about one subtask of an operator, which never change while it runs.
 
@@ -312,7 +312,7 @@ class OperatorTasks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorContext:
     """Everything that an open operator sees of the place where it runs."""
 
@@ -322,7 +322,7 @@ class OperatorContext:
     tasks: OperatorTasks
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotContext:
     """Facts about the checkpoint under way. triggered_ms: wall clock."""
 
@@ -498,7 +498,7 @@ class SourceOperator(Operator):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyBy:
     """Way in which the rows of an edge get their key.
 
@@ -530,7 +530,7 @@ class Combiner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputPlan:
     """The code of an edge. edge: index into ``Topology.edges``.
 
@@ -546,7 +546,7 @@ class OutputPlan:
     combiner: Combiner | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VertexPlan:
     """The code of a vertex; shipped as one pickle.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, JobId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommittableMessage:
     """A committable for the committer. subtask: its writer's."""
 
@@ -21,7 +22,7 @@ class CommittableMessage:
     subtask: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """Prepared output of a writer, cut at a barrier.
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from flinkformat.frozen import frozen
 from tidegate.config.spans import Span, span_ms
 from tidegate.errors import ConfigError, GraphError
 from tidegate.model.duration import Duration
@@ -71,7 +72,7 @@ Assigner = TimestampAssigner[Any] | Callable[[Any, int], int] | str
 """How records get their timestamps: an object, a function of the same arguments, or a column."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatermarkAlignment:
     """Bound on how far sources of a group drift apart. See ``with_watermark_alignment``."""
 
@@ -80,7 +81,7 @@ class WatermarkAlignment:
     update_ms: int
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class WatermarkStrategy:
     """Event time of records, and how late they may come.
 

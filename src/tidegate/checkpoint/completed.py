@@ -5,9 +5,9 @@ Source: checkpoint coordination §10.3, §10.4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import FINISHED
 from flinkformat.state_streams import files_of, private_paths, shared_handles
 from tidegate.model.control import JobStatus
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompletedCheckpoint:
     """A snapshot that is durable and pointed at.
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
 from google_crc32c import value as crc32c
 
 from flinkformat import metadata as codec
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import MasterState
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.files import FileChecksum
@@ -41,7 +42,7 @@ _SIGNATURE_FIELD: Final = re.compile(rb'"hmac_sha256":"([0-9a-f]{64})"')
 _SEAL_FIELD: Final = re.compile(rb'"crc32c":"([0-9a-f]{8})"')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Provenance:
     """Where a snapshot comes from.
 

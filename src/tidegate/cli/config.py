@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from flinkformat.frozen import frozen
 from tidegate.cli.options import AS_PROGRAM, with_json, with_settings
 from tidegate.cli.plan import planned_by
 from tidegate.cli.tables import show as show_table
@@ -76,7 +77,7 @@ def settings_in_force(file: Path | None, dynamic: tuple[str, ...]) -> Configurat
     return load_configuration(file or (Path(variable) if variable else None), dynamic)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Held:
     """A setting. source: where it comes from. note: why it has no effect, else empty."""
 

@@ -10,12 +10,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate import __version__
 from tidegate.config import checkpointing, execution, high_availability, rest, slots, state_backend
 from tidegate.config.log import LEVEL_VARIABLE, LEVELS
@@ -61,7 +62,7 @@ class Verdict(Enum):
     """A job would not run."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """Result of a check: the subject, its state, and a remedy ("" for none)."""
 
@@ -71,7 +72,7 @@ class Finding:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requirement:
     """A package, the accepted versions, and the installed version (None: not installed)."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from flinkformat.frozen import frozen
 from tidegate.config import checkpointing
 from tidegate.config.history import ARCHIVE_DIRECTORY
 from tidegate.config.load import load_configuration
@@ -57,7 +58,7 @@ def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownJob:
     """A job that has left records, or the sign of a driver, or both.
 
@@ -87,7 +88,7 @@ class KnownJob:
         return completed[-1].location if completed else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReachableJob:
     """A job whose driver takes requests."""
 
@@ -168,7 +169,7 @@ class JobFolder:
         return ReachableJob(job.name, job.sign)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobState:
     """State of a job, as far as this machine can know. start_ms, running_since_ms: wall clock.
 

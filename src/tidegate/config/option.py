@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ValueType(Protocol[T_co]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigOption(Generic[T_co]):
     """An option that can be set in code, in a file and on the command line.
 

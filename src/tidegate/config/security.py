@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from flinkformat.frozen import frozen
 from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.values import BooleanType, EnumType, TextType
 from tidegate.errors import ConfigError
@@ -13,7 +14,7 @@ from tidegate.model.settings import LinkProtection, LinkSettings, TlsStores
 Text = ConfigOption[str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreOptions:
     """The options that name one set of certificates. prefix: of their keys."""
 

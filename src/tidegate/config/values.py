@@ -10,11 +10,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Generic, TypeVar, cast
 
+from flinkformat.frozen import frozen
 from tidegate.model.addresses import parted
 from tidegate.model.duration import Duration, Time
 
@@ -36,7 +36,7 @@ _ISO_DURATION = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextType:
     """Accepts any text, unchanged."""
 
@@ -52,7 +52,7 @@ class TextType:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BooleanType:
     """``true`` or ``false``."""
 
@@ -74,7 +74,7 @@ class BooleanType:
         return "true" if value else "false"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IntegerType:
     """A whole number in [at_least, at_most]."""
 
@@ -100,7 +100,7 @@ class IntegerType:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumberType:
     """A number in [at_least, at_most]; with ``above`` the lower bound itself is excluded."""
 
@@ -133,7 +133,7 @@ class NumberType:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DurationType:
     """A length of time, in whole milliseconds; a number without a unit is milliseconds."""
 
@@ -160,7 +160,7 @@ class DurationType:
         return f"{duration_ms} ms"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PortRangeType:
     """Ports, as one number or as ``first-last``; 0 stands for any."""
 
@@ -185,7 +185,7 @@ class PortRangeType:
         return str(first) if first == last else f"{first}-{last}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddressType:
     """A host, alone or with a port."""
 
@@ -206,7 +206,7 @@ class AddressType:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetworkType:
     """A network of addresses, of IPv4 or IPv6; an address alone is a network of one."""
 
@@ -233,7 +233,7 @@ _MEMORY_UNITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryType:
     """A size in bytes; units are powers of two, as in Flink."""
 
@@ -265,7 +265,7 @@ class MemoryType:
         return f"{size} bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnumType(Generic[E]):
     """A member of an enum, by name, in any case, ``-`` for ``_``."""
 
@@ -289,7 +289,7 @@ class EnumType(Generic[E]):
         return cast("Enum", value).name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChoiceType:
     """One of some words, in any case; aliases map other spellings to a word."""
 
@@ -313,7 +313,7 @@ class ChoiceType:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListType:
     """Texts, as ``a;b``, as a YAML list, or as a Python list."""
 
@@ -345,7 +345,7 @@ def parse_list(text: str) -> tuple[str, ...]:
     return tuple(str(item) for item in cast("list[object]", loaded))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapType:
     """Texts by text, as ``k:v,k2:v2``, as a YAML map, or as a Python dict."""
 

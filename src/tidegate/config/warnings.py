@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.values import ListType
 
@@ -35,7 +35,7 @@ class Warn(Enum):
 _NAMES: Final = tuple(each.value for each in Warn)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _WarningsType:
     name: str = "list"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from flinkformat.frozen import frozen
 from tidegate.api import ship
 from tidegate.api.sink import Prepared
 from tidegate.model.elements import ArrowBatch, OperatorEvent
@@ -34,7 +34,7 @@ _UNCONFIRMED_ROWS_MAX: Final = 32_768
 _LOOK_AGAIN_MS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResultChunk:
     """Records in transit. origin, number: their maker, and the number among its chunks, from 1.
 
@@ -47,7 +47,7 @@ class ResultChunk:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkTaken:
     """The driver has taken a chunk, and accepts more."""
 

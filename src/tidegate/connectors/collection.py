@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from flinkformat.frozen import frozen
 from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.model.elements import RowBatch
 
@@ -25,7 +25,7 @@ class _HasNext(Protocol):
 Split = TypeVar("Split", bound=_HasNext)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CollectionSplit:
     """The rest of the list. next: index of the next value."""
 

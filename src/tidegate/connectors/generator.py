@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.api.pieces import TURN_S, PieceSize
 from tidegate.connectors.shares import RowRate, SplitListEnumerator, check_rate
 from tidegate.model.elements import ArrowBatch, RowBatch
@@ -29,7 +30,7 @@ _SPLITS_PER_READER: Final = 4
 _LONGS = range(-(2**63), 2**63 - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumberSplit:
     """Every step-th number from ``next`` (inclusive) to ``end`` (exclusive).
 

@@ -13,9 +13,10 @@ import inspect
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from flinkformat.frozen import frozen
 from tidegate.config.spans import Span, millis_of
 from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.errors import UserError, with_article
@@ -34,7 +35,7 @@ Position = TypeVar("Position")
 _PAUSE_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page(Generic[Position]):
     """Result of one call to a polled source.
 
@@ -49,7 +50,7 @@ class Page(Generic[Position]):
     timestamps_ms: Sequence[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PollingSplit:
     """State of a split: the next position, and rows read before it that have not left yet."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from tidegate.connectors.collection import PositionReader
 from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.model.elements import ArrowBatch
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidegate.api.source import EnumeratorContext, ReaderContext
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableSplit:
     """The rest of the table. next: index of the next row."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from flinkformat.frozen import frozen
 from tidegate.api.functions.co_functions import CoGroupFunction, JoinFunction, ProcessJoinFunction
 from tidegate.api.functions.window_functions import WindowFunction
 from tidegate.config.spans import Span, millis_of
@@ -37,7 +38,7 @@ P = TypeVar("P", bound="_PairWindows[Any, Any]")
 # --- of about the same event time ---
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IntervalJoin(Generic[T, S]):
     """Two keyed streams, before it is said how far apart a pair may be; of ``interval_join``."""
 
@@ -59,7 +60,7 @@ class IntervalJoin(Generic[T, S]):
         return IntervalJoined(left, right, IntervalPlan(*bounds))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IntervalJoined(Generic[T, S]):
     """Two keyed streams whose records are paired by event time; made by ``between``."""
 
@@ -115,7 +116,7 @@ class IntervalJoined(Generic[T, S]):
 # --- in one window ---
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JoinedStreams(Generic[W]):
     """Two streams, before it is said what they have in common; made by ``join``, ``co_group``.
 
@@ -135,7 +136,7 @@ class JoinedStreams(Generic[W]):
         return JoinedWhere(self.first.key_by(key_selector, key_type), self.second, self.ending)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JoinedWhere(Generic[W]):
     """Two streams, one of them with keys; made by ``where``."""
 
@@ -153,7 +154,7 @@ class JoinedWhere(Generic[W]):
         return JoinedEqualTo(*self.first.keys_shared_with(second, "equal_to"), self.ending)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JoinedEqualTo(Generic[W]):
     """Two streams with keys; made by ``equal_to``."""
 

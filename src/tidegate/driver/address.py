@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.config.net import DRIVER_ADDRESS, DRIVER_BIND, NETWORK
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import ANNOUNCE, parted
@@ -20,7 +21,7 @@ LOCALHOST: Final = "127.0.0.1"
 _ANY: Final = frozenset({"0.0.0.0", "::"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverAddress:
     """bind: the host to listen on. announce: the one that slots dial, or such a host and port.
 

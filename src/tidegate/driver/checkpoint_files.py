@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from google_crc32c import value as crc32c
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.provenance import encoded, provenance_of
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.model.descriptors import as_ours
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """What was written. metadata: size and crc32c of that file. files: sizes of others, by path."""
 

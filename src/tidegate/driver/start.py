@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.restore.fitting import check_hooks, fit, unclaimed
 from tidegate.driver.checkpoint_files import CheckpointFiles
 from tidegate.driver.starting.restore import LATEST, StartReader
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, JobId, OperatorId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """A job that is led, and what it begins with.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tidegate.transport.wire import Network
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverWorld:
     """The doors of a driver, so that a simulation can own every source of surprise.
 

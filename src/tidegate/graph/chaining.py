@@ -6,9 +6,9 @@ that can be chained behind it. Source: Flink, StreamingJobGraphGenerator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.graph.transformations import ChainingStrategy, NodeKind
 from tidegate.model.topology import Partitioner
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidegate.graph.stream_graph import StreamEdge, StreamGraph
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chain:
     """Operators that run together.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.config import checkpointing
 from tidegate.model.settings import CheckpointingMode
 from tidegate.model.topology import DeliveryGuarantee
@@ -22,7 +22,7 @@ _ORDER: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndToEnd:
     """The promise of a sink as part of its job.
 

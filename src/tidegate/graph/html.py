@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as fields_of
+from dataclasses import is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +23,7 @@ _BETWEEN: Final = 80
 _LETTERS: Final = 27
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Box:
     """A step. lines: below its name. busy: share of its bar that is filled; None for no bar.
 
@@ -35,7 +37,7 @@ class Box:
     marked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrow:
     """From one step to another, by the ids of their boxes."""
 

@@ -5,9 +5,10 @@ A job graph is plain data: it can be pickled, and read where the user's code can
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
+from flinkformat.frozen import frozen
 from flinkformat.operator_ids import HashedEdge, HashedNode, operator_ids
 from tidegate.api import ship
 from tidegate.api.operator import Operator, OutputPlan, SourceOperator, VertexPlan
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from tidegate.model.settings import JobSettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobGraph:
     """A job ready to be submitted.
 

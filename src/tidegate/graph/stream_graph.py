@@ -6,9 +6,9 @@ Source of the rules: Flink, StreamGraphGenerator and StreamGraph.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.key_groups import check_parallelism, default_max_parallelism
 from tidegate.errors import GraphError, UserError
 from tidegate.graph.transformations import (
@@ -37,7 +37,7 @@ _PREFIXES: Final[Mapping[NodeKind, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamNode:
     """An operator.
 
@@ -62,7 +62,7 @@ class StreamNode:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamEdge:
     """Rows from one operator to another. source, target: ids of nodes.
 
@@ -79,7 +79,7 @@ class StreamEdge:
     by_parallelism: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamGraph:
     """nodes: in the order of the calls that made them. edges: by target, then port."""
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -92,7 +94,7 @@ class OperatorTransformation:
     notes: Notes = field(default_factory=Notes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class PartitionTransformation:
     """How rows find the subtask that reads them. partition: for CUSTOM only.
 
@@ -105,14 +107,14 @@ class PartitionTransformation:
     partition: Callable[[object, int], int] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class UnionTransformation:
     """Several streams as one."""
 
     inputs: tuple[Transformation, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SideOutputTransformation:
     """Rows that an operator emits under a tag."""
 

@@ -22,10 +22,10 @@ Bytes: docs/formats/record-chain.md.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FormatError
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
@@ -63,7 +63,7 @@ class HaStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pointer:
     """A completed checkpoint, the savepoint of a stop, or the snapshot that the job started from.
 
@@ -75,7 +75,7 @@ class Pointer:
     claimed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobRecord:
     """All that is known of a job at one moment of one epoch.
 
@@ -98,7 +98,7 @@ class JobRecord:
         return self.status is not JobStatus.RUNNING
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seal:
     """Ends a chain. by: the epoch that did it."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flinkformat.frozen import frozen
 from tidegate.errors import (
     ConfigError,
     FormatError,
@@ -63,7 +64,7 @@ class Pause(Protocol):
     def __call__(self, duration_ms: int, /) -> Awaitable[None]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HaWorld:
     """The surroundings that leading needs.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.coordinator.commands import CheckpointCommand
 
 if TYPE_CHECKING:
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     Guests = Mapping[SlotId, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestSlots:
     """Bring that many more slots; each offers itself, or `SlotRequestFailed` says it will not."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReleaseSlots:
     """The job needs no slots any more: let all go, those not yet come included."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DropSlot:
     """End the link to a slot that is given up. The machine has forgotten it already."""
 
@@ -40,7 +40,7 @@ class DropSlot:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SendToSlot:
     """Bring a message to a slot."""
 
@@ -48,7 +48,7 @@ class SendToSlot:
     message: ToSlot
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartCoordinators:
     """Make and start the operators' coordinators. states: None if one starts from nothing.
 
@@ -60,7 +60,7 @@ class StartCoordinators:
     executions: Mapping[OperatorId, tuple[ExecutionId, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResetSubtasks:
     """Tell the coordinators which of their subtasks alone are restored, as new attempts.
 
@@ -71,7 +71,7 @@ class ResetSubtasks:
     executions: Mapping[OperatorId, tuple[ExecutionId, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RestoreHooks:
     """Restore the master hooks, before anything is deployed: `HooksRestored`, `HooksNotRestored`.
 
@@ -83,7 +83,7 @@ class RestoreHooks:
     allow_unmatched: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubtaskReady:
     """A subtask runs: tell the coordinators of its operators."""
 
@@ -91,12 +91,12 @@ class SubtaskReady:
     operators: tuple[OperatorId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CloseCoordinators:
     """Close the operators' coordinators; what they still send is dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatusChanged:
     """The job is in another status. error: the failure behind it, where there is one."""
 
@@ -106,7 +106,7 @@ class StatusChanged:
     error: TidegateError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotsAwaited:
     """Slots are still missing: to be shown to whoever waits."""
 
@@ -115,7 +115,7 @@ class SlotsAwaited:
     waited_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Restarting:
     """The job will be restored after a wait. restart: the how-manieth. error: what failed.
 
@@ -128,7 +128,7 @@ class Restarting:
     times: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FallingBack:
     """A checkpoint is damaged; the job is restored from an older one."""
 
@@ -137,14 +137,14 @@ class FallingBack:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rescaling:
     """All is being stopped, to be deployed at that parallelism."""
 
     parallelism: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RescaleDone:
     """A rescale is over. error: why the job was not brought to that parallelism; None: it runs."""
 
@@ -153,7 +153,7 @@ class RescaleDone:
     error: TidegateError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deployed:
     """Subtasks are being deployed. restored: from which checkpoint; None: they start empty.
 
@@ -165,14 +165,14 @@ class Deployed:
     subtasks: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuestsDeployed:
     """Slots host subtasks that have no slot of their own now. guests: their names, by slot."""
 
     guests: Guests
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuestsReturn:
     """Subtasks are being stopped, to be deployed on slots of their own.
 
@@ -183,7 +183,7 @@ class GuestsReturn:
     guests: Guests
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuestsStay:
     """Subtasks stay guests, for no further slot will come. guests: as in `GuestsDeployed`."""
 
@@ -191,7 +191,7 @@ class GuestsStay:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LabelFailure:
     """Have the job's enrichers label a failure; `FailureLabelled` where they gave any label.
 
@@ -204,7 +204,7 @@ class LabelFailure:
     slot: SlotId | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobOver:
     """The job has ended, and all that was to be done for it has been asked for."""
 

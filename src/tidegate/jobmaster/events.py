@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.coordinator.events import CheckpointEvent
 from tidegate.model.control import Offer, Pulse, SubtaskChanged
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from tidegate.model.ids import OperatorId, SlotId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobStarted:
     """The driver leads the job and has read what it starts from: begin. wall_ms: now."""
 
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartFailed:
     """Preparation of the job has failed for good."""
 
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotLeft:
     """A slot is gone: its link broke, or it said so. error: None if it was asked to go."""
 
@@ -37,7 +37,7 @@ class SlotLeft:
     error: TidegateError | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotRequestFailed:
     """A slot that was asked for will not come. final: asking again would not help."""
 
@@ -45,7 +45,7 @@ class SlotRequestFailed:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoordinatorFailed:
     """An operator's coordinator has failed."""
 
@@ -53,14 +53,14 @@ class CoordinatorFailed:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverHindered:
     """The driver could not do what it had to: a failure of the job, as it cannot be of a task."""
 
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureLabelled:
     """Labels of the job's enrichers for the failure of that number."""
 
@@ -68,33 +68,33 @@ class FailureLabelled:
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HooksRestored:
     """`RestoreHooks` went well."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HooksNotRestored:
     """`RestoreHooks` failed: a hook raised, or one is missing."""
 
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SuspendRequested:
     """Somebody stops the job so that it can go on later. reason: who or why, for messages."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CancelRequested:
     """Somebody ends the job. reason: who, where it was not the program itself."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RescaleRequested:
     """Somebody wants the job at another parallelism; `RescaleDone` answers it, once."""
 

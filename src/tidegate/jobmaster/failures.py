@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flinkformat.frozen import frozen
 from tidegate.errors import (
     BadRecord,
     FileMissing,
@@ -62,7 +63,7 @@ KNOWN_MAX: Final = 64
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-f]+\b")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """An error and where it happened. task: its name; "" where it is the job's or a slot's.
 

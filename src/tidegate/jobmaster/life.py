@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.errors import JobCanceled, JobFailed, JobSuspended, TidegateError
 from tidegate.model.control import JobStatus
 
@@ -52,7 +52,7 @@ class Life:
         return {status: self.wall_ms(at_ms) for status, at_ms in self._entered_ms.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """How a job ends. until_then: its status until all has stopped, where it gets another one.
 

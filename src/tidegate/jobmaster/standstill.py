@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.model.control import ExecutionState
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ STANDSTILL_MS: Final = 10_000
 """For how long event time may stand still before somebody is told."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standstill:
     """A step waits for event time. silent: names of the inputs that hold it back, with subtasks.
 

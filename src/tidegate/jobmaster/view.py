@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.model.control import RowCounts
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.model.topology import Edge, OperatorInfo
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubtaskView:
     """One subtask. timestamps_ms: wall clock at which it entered each state of this attempt.
 
@@ -37,7 +38,7 @@ class SubtaskView:
     metrics: Metrics = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StageView:
     """The stage of Spark that runs a vertex of a batch. page: its URL, "" where Spark has none."""
 
@@ -45,7 +46,7 @@ class StageView:
     page: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VertexView:
     """One vertex, its subtasks and the operators of its chain.
 
@@ -67,7 +68,7 @@ class VertexView:
         return f"{self.name} ({index + 1}/{self.parallelism})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureView:
     """A failure and those that happened while it was handled. task: where, "" for the job.
 
@@ -83,7 +84,7 @@ class FailureView:
     concurrent: tuple[FailureView, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WaitView:
     """A subtask that is waited for. task: its step and number. call_ms: since its call began.
 
@@ -101,7 +102,7 @@ class WaitView:
         return f"{self.task} on slot {self.slot}{since}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StopView:
     """The job is to end with a savepoint. for_ms: since that was asked for.
 
@@ -119,7 +120,7 @@ class StopView:
         return f"waits for subtasks {until}: {who}" if who else "waits for files to be written"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotView:
     """One slot. pulse_age_ms: since its last sign of life; batch_age_ms: of its running batch.
 
@@ -137,7 +138,7 @@ class SlotView:
     metrics: Metrics = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class JobView:
     """One job. timestamps_ms: wall clock at which it last entered each status.
 

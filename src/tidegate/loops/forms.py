@@ -13,12 +13,12 @@ import importlib.util
 import os
 import sys
 import sysconfig
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 from tidegate.loops import calls, copies, joins, rows, tables, windows
 from tidegate.loops.cells import KeyCell
@@ -38,7 +38,7 @@ _HERE: Final = Path(__file__).parent
 _FORMAT: Final = "1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loops:
     """The loops in one form, as the modules of this room describe them.
 
@@ -102,7 +102,7 @@ INTERPRETED: Final = Loops(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """The form that runs in this process. why: one clause for people."""
 

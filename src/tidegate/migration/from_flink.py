@@ -7,10 +7,10 @@ user's own, get new key groups. State that can't be converted is reported."""
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import StateDistribution
 from flinkformat.operator_ids import operator_id_of_uid
 from flinkformat.snapshots import FINISHED
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.api.state import StateDescriptor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MigratedState:
     """Fate of a state in a migration.
 
@@ -59,7 +59,7 @@ class MigratedState:
         return self.why is None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MigrationReport:
     """Report of a migration. target: None if nothing was to be written."""
 

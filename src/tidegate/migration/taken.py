@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FormatError, TidegateError
 from tidegate.migration.translations import NotTaken, translation_of
 from tidegate.snapshots.writing.new_snapshot import (
@@ -103,7 +103,7 @@ class TakenKeyedState:
         return NewState(header, rows, replaces=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rows:
     """Keys and values by key group, as blocks. where: for errors."""
 
@@ -124,7 +124,7 @@ class _Rows:
             yield Block(PRESENT, 0, len(pairs), keys, values)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TakenOperatorState:
     """An operator state of one subtask, converted."""
 
@@ -139,7 +139,7 @@ class TakenOperatorState:
         return NewElements(header, self.mode, pieces)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TakenOperator:
     """All state of an operator. key: type of the keys. subtasks: operator state by index."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import StateDistribution
 from flinkformat.state import serializers as java
 from flinkformat.state.composites import ListSerializer, MapSerializer, TtlSerializer
@@ -41,7 +41,7 @@ class NotTaken(Exception):
     """A state that has no form here; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Translation:
     """Conversion of a keyed state. convert: its values; raises ValueError or FormatError.
 

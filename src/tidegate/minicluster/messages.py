@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     import socket
@@ -19,7 +21,7 @@ CHANNEL_TIMEOUT_S = 10.0
 """How long one end of a channel waits for the rest of a message, or for room for one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobStart:
     """Facts for all slots of a job: the program's import path, environment and folder.
 
@@ -33,21 +35,21 @@ class JobStart:
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartSlot:
     """Fork a slot. invitation: for this slot alone, since its keys are its own."""
 
     invitation: SlotInvitation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KillSlot:
     """End a slot's process at once."""
 
     request: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotEnded:
     """A slot's process has ended, or could not be forked. how: in words."""
 

@@ -6,11 +6,12 @@ whoever holds a lower one is refused.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, field
 from enum import Enum
 from operator import add
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.model.settings import JobSettings, SlotSettings
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class JobStatus(Enum):
         return self.is_terminal or self is JobStatus.SUSPENDED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramLogs:
     """The stream handler of the root logger, and which loggers have levels of their own.
 
@@ -98,7 +99,7 @@ class ProgramLogs:
     levels: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotInvitation:
     """All that a slot must know to join a job. secret: proves both sides; never logged.
 
@@ -127,7 +128,7 @@ class SlotInvitation:
 # --- driver to slot ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accepted:
     """The slot is part of the job. settings: the job's."""
 
@@ -137,14 +138,14 @@ class Accepted:
     settings: JobSettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """The slot is not wanted; it ends."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deploy:
     """Host this subtask: restore it, open it, say RESTORED by ``SubtaskChanged(INITIALIZING)``.
 
@@ -173,21 +174,21 @@ class Deploy:
         assert starts_empty or not self.finished, "who has finished has no state any more"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """All subtasks are restored: open the channels, read the sources."""
 
     execution: ExecutionId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cancel:
     """End the subtask without finishing it; answered by ``SubtaskChanged(CANCELED)``."""
 
     execution: ExecutionId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TriggerCheckpoint:
     """Take a checkpoint at the source. triggered_ms: wall clock."""
 
@@ -197,7 +198,7 @@ class TriggerCheckpoint:
     options: CheckpointOptions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointComplete:
     """The checkpoint is durable. subsumed: the newest one that was deleted for it, or None."""
 
@@ -210,7 +211,7 @@ class CheckpointComplete:
         assert older, "a checkpoint makes older ones needless"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointAborted:
     """The checkpoint was given up.
 
@@ -225,7 +226,7 @@ class CheckpointAborted:
         assert self.checkpoint != self.latest_completed, "what is complete is not given up"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToOperator:
     """From an operator's coordinator to one of its subtasks."""
 
@@ -234,7 +235,7 @@ class ToOperator:
     event: OperatorEvent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadBack:
     """Say by ``HasRead`` whether a savepoint can be read. metadata: size and crc32c of that file.
 
@@ -247,14 +248,14 @@ class ReadBack:
     files: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TellThreads:
     """Say by ``Threads`` where each thread of the slot is."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TellSamples:
     """Say by ``Samples`` where the time of a vertex's subtasks goes; sample them from now on."""
 
@@ -262,12 +263,12 @@ class TellSamples:
     vertex: VertexId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PulseHeard:
     """The driver has heard a slot's guard."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Release:
     """The slot is needed no more; it ends in order."""
 
@@ -294,7 +295,7 @@ ToSlot = (
 # --- slot to driver ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offer:
     """A slot offers itself.
 
@@ -311,7 +312,7 @@ class Offer:
     request: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowCounts:
     """Rows by their fate. read: by sources. written: to sinks. late: dropped behind the watermark.
 
@@ -328,7 +329,7 @@ class RowCounts:
         return RowCounts(*map(add, astuple(self), astuple(other)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remark:
     """Advice to the author of a program about something that a step was seen doing.
 
@@ -340,7 +341,7 @@ class Remark:
     about: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubtaskFigures:
     """Counters of one subtask since it was deployed.
 
@@ -367,7 +368,7 @@ class SubtaskFigures:
     remarks: tuple[Remark, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pulse:
     """The slot lives. batch_age_ms: how long the running batch has been running; 0 when idle.
 
@@ -385,7 +386,7 @@ class Pulse:
     calling: ExecutionId | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LongCall:
     """A call that lasts. function: the user's, and where. stack: the innermost line comes first."""
 
@@ -393,7 +394,7 @@ class LongCall:
     stack: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskBegan:
     """A task of Spark runs a subtask of a batch.
 
@@ -407,7 +408,7 @@ class TaskBegan:
     stage: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubtaskChanged:
     """INITIALIZING: restored and waiting for ``Start``. RUNNING, FINISHED, CANCELED, FAILED.
 
@@ -422,7 +423,7 @@ class SubtaskChanged:
     metrics: Metrics = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointFigures:
     """Measurements of one subtask in one checkpoint; durations in milliseconds, sizes in bytes.
 
@@ -450,7 +451,7 @@ class CheckpointFigures:
         assert min(sizes) >= 0, "a size is not negative"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointAcknowledged:
     """The subtask's share is written. state: None if it has none.
 
@@ -469,7 +470,7 @@ class CheckpointAcknowledged:
         assert not (self.finished_on_restore and self.state), "who has finished has no state"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointDeclined:
     """The subtask could not take its share.
 
@@ -482,7 +483,7 @@ class CheckpointDeclined:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToCoordinator:
     """From a subtask's operator to the operator's coordinator."""
 
@@ -491,7 +492,7 @@ class ToCoordinator:
     event: OperatorEvent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HasRead:
     """The slot has read a savepoint. error: why it could not."""
 
@@ -500,7 +501,7 @@ class HasRead:
     error: TidegateError | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThreadStack:
     """A thread and where it is. stack: in Python's words, the innermost line comes last."""
 
@@ -508,7 +509,7 @@ class ThreadStack:
     stack: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Threads:
     """All threads of the slot, as they were when it was asked."""
 
@@ -517,7 +518,7 @@ class Threads:
     stacks: tuple[ThreadStack, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrameCount:
     """How many samples found a subtask in these frames, the outermost first.
 
@@ -530,7 +531,7 @@ class FrameCount:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyCount:
     """How many samples found an operator of a subtask at work on a key. key: as text, cut."""
 
@@ -540,7 +541,7 @@ class KeyCount:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Samples:
     """Samples of a vertex in the last minute; there are none at the first question.
 
@@ -554,7 +555,7 @@ class Samples:
     keyed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotLeaving:
     """The slot ends. error: why, where it was not asked to."""
 
@@ -566,7 +567,7 @@ STDOUT, STDERR = "stdout", "stderr"
 """Streams on which lines are printed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogRecord:
     """A record of a log, or a printed line.
 
@@ -590,7 +591,7 @@ class LogRecord:
     repeats: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Logged:
     """A slot tells records of its log, and lines that functions have printed.
 
@@ -603,7 +604,7 @@ class Logged:
     lines_left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedStep:
     """All that it takes to run a step that failed again, as the bytes of a file."""
 

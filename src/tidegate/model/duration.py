@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from flinkformat.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class Duration:
     """A length of time; equal by length."""
 
@@ -46,7 +46,7 @@ class Duration:
         return self.nanos // 1_000_000
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class Time:
     """A span in milliseconds, as windows, time-to-live and timeouts take it."""
 
@@ -86,7 +86,7 @@ class Time:
         return self.span_ms
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class Instant:
     """A point in time: whole seconds since 1970 in UTC, and nanoseconds of that second.
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
+
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
@@ -76,14 +78,14 @@ class ArrowBatch:
 Batch = RowBatch | ArrowBatch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watermark:
     """No row with an event time at or before ``ms`` will come any more."""
 
     ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatermarkStatus:
     """Tells a reader that a channel is idle, so that its watermark doesn't count, or active."""
 
@@ -119,7 +121,7 @@ class SnapshotKind(Enum):
         return self in (SnapshotKind.SUSPEND, SnapshotKind.TERMINATE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointOptions:
     """How one checkpoint is to be taken.
 
@@ -176,7 +178,7 @@ class CheckpointOptions:
         return replace(self, alignment=AlignmentType.ALIGNED if timed else AlignmentType.UNALIGNED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Barrier:
     """Checkpoint ``checkpoint`` cuts the stream here. triggered_ms: wall clock of the trigger."""
 
@@ -189,31 +191,31 @@ class Barrier:
         return self if options == self.options else replace(self, options=options)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BarrierAnnouncement:
     """A barrier that may turn unaligned is on its way; sent ahead of the data before it."""
 
     barrier: Barrier
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CancelBarrier:
     """No barrier of this checkpoint will come: give it up."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndOfData:
     """No more rows will come, and event time is at its end."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndOfPartition:
     """Nothing more will come; the channel is over."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorEvent:
     """A message between an operator and its coordinator. payload: any picklable value.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
+from flinkformat.frozen import frozen
 from flinkformat.ids import CheckpointId as CheckpointId
 from flinkformat.ids import OperatorId as OperatorId
 
@@ -24,7 +24,7 @@ Attempt = NewType("Attempt", int)
 """One deployment of a subtask, from 0. Only grows within an epoch."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class SubtaskId:
     """One parallel instance of a vertex. index: from 0."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from flinkformat.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Keys:
     """Keys of one end of a link, as PEM. own: its key, and its certificate with those above it.
 

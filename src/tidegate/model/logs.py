@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ PAGE_MAX: Final = 1_000
 PAGE_BYTES_MAX: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogFilter:
     """Chooses records of a job's log.
 
@@ -64,7 +65,7 @@ class LogFilter:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogEntry:
     """A record in a job's log. number: its place there; numbers grow."""
 
@@ -72,7 +73,7 @@ class LogEntry:
     record: LogRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogPage:
     """Chosen entries of a log, the oldest first. after: ask with it for those that come later."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from tidegate.model.ids import OperatorId
@@ -24,7 +25,7 @@ Group = str | tuple[str, str]
 """A part of a metric's scope: a name, or a key and its value."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricKey:
     """Names a metric within a subtask or a slot.
 
@@ -37,7 +38,7 @@ class MetricKey:
     groups: tuple[Group, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Metered:
     """Value of a meter. rate: events a second."""
 
@@ -49,7 +50,7 @@ QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _QUANTILE_NAMES: Final = ("median", "p75", "p95", "p98", "p99", "p999")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spread:
     """Value of a histogram. quantiles: at `QUANTILES`, of the latest values; () if not kept."""
 
@@ -78,7 +79,7 @@ MetricValue = int | float | str | Metered | Spread
 Metrics = Mapping[MetricKey, MetricValue]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """Something that took its time; wall clock milliseconds. job: its id."""
 

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,7 @@ FACTS, STEP, STATE = "facts.json", "step.bin", "state.bin"
 """Names in the file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepToReplay:
     """The step and its last input.
 

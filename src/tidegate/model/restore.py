@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import ChannelId, OperatorId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RestoredOperatorState:
     """State of one operator for one subtask: handles of several old subtasks after a rescale."""
 
@@ -24,7 +26,7 @@ class RestoredOperatorState:
     raw_keyed: tuple[KeyedStateHandle, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InFlightData:
     """Data of one channel that a barrier had overtaken, in a file of channel state.
 
@@ -38,7 +40,7 @@ class InFlightData:
     key_groups: KeyGroupRange | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubtaskRestore:
     """Everything that one subtask starts from.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import RetentionPolicy
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ClaimMode(Enum):
     CLAIM = "CLAIM"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointSettings:
     """Flink's ``JobCheckpointingSettings``: made by config.checkpointing, already validated.
 
@@ -83,12 +84,12 @@ class CheckpointSettings:
         return self.interval_ms is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoRestart:
     """The first failure ends the job."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedDelay:
     """At most ``attempts`` restarts, each after ``delay_ms``."""
 
@@ -96,7 +97,7 @@ class FixedDelay:
     delay_ms: int = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureRate:
     """Restart while no more than ``failures_max`` failures fall into ``interval_ms``."""
 
@@ -105,7 +106,7 @@ class FailureRate:
     delay_ms: int = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExponentialDelay:
     """Restart after a wait that grows with each failure. jitter: share of the wait, 0 to 1."""
 
@@ -127,7 +128,7 @@ class FailoverStrategy(Enum):
     FULL = "full"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RestoreSettings:
     """The snapshot that a job starts from (Flink's ``SavepointRestoreSettings``).
 
@@ -146,7 +147,7 @@ class RestoreSettings:
     fall_back: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DebloatSettings:
     """Buffer debloating, as Flink names it; durations in milliseconds.
 
@@ -161,7 +162,7 @@ class DebloatSettings:
     threshold_percent: int = 25
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RocksDBSettings:
     """How a slot keeps keyed state on disk.
 
@@ -185,7 +186,7 @@ class RocksDBSettings:
     files_open: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateFileSettings:
     """How files of state are written, and where state on disk is worked with.
 
@@ -203,7 +204,7 @@ class StateFileSettings:
     takes_copies: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangelogSettings:
     """How changes of keyed state are logged, for each operator of a subtask.
 
@@ -220,7 +221,7 @@ class ChangelogSettings:
     compressed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogSettings:
     """Limits of the log of a job, and where it is kept.
 
@@ -239,7 +240,7 @@ class LogSettings:
     as_json: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplaySettings:
     """Limits of replay bundles, and their place. directory: on the driver's machine.
 
@@ -251,7 +252,7 @@ class ReplaySettings:
     rows: int = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotSettings:
     """How slots work; all durations in milliseconds.
 
@@ -303,7 +304,7 @@ class SlotSettings:
         assert self.buffer_timeout_ms >= -1, "-1 sends full batches only"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TlsStores:
     """Files with certificates: PEM or PKCS12, with the passwords that open them.
 
@@ -318,7 +319,7 @@ class TlsStores:
     truststore_password: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ZooKeeperLogin:
     """Name and password of a driver at ZooKeeper, by SASL with DIGEST-MD5."""
 
@@ -326,7 +327,7 @@ class ZooKeeperLogin:
     password: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ZooKeeperTls:
     """How ZooKeeper's servers are reached. check_names: whether a certificate is of its host.
 
@@ -337,7 +338,7 @@ class ZooKeeperTls:
     check_names: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ZooKeeperSettings:
     """Where record chains are kept. quorum: ``host:port,…``. path: node above those of the jobs.
 
@@ -361,7 +362,7 @@ class LinkProtection(Enum):
     OFF = "off"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinkSettings:
     """Protection of links within a job. stores: own certificates; None for those of the run."""
 
@@ -369,7 +370,7 @@ class LinkSettings:
     stores: TlsStores | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RestSettings:
     """Where the driver serves REST. ports: first and last that it may take; 0 for any.
 
@@ -393,7 +394,7 @@ class RestSettings:
     flame_graphs: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RescaleSettings:
     """How long a rescale waits for the next completed checkpoint: so long, or so many failures."""
 
@@ -401,7 +402,7 @@ class RescaleSettings:
     checkpoint_failures_max: int = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricFilter:
     """Chooses metrics: by logical scope, such as ``taskmanager.job.task``, by names, and by kinds.
 
@@ -413,7 +414,7 @@ class MetricFilter:
     kinds: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrometheusSettings:
     """A port at which Prometheus fetches metrics. port: of a range the first that is free.
 
@@ -426,7 +427,7 @@ class PrometheusSettings:
     filters_labels: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrometheusPushSettings:
     """A Pushgateway. random_suffix: whether ``job_name`` gets one. deletes: at the job's end."""
 
@@ -438,7 +439,7 @@ class PrometheusPushSettings:
     filters_labels: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenTelemetrySettings:
     """A receiver of OpenTelemetry over HTTP.
 
@@ -451,7 +452,7 @@ class OpenTelemetrySettings:
     timeout_ms: int = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonLinesSettings:
     """A file on the driver's machine, to which a line of JSON is added for each metric or span."""
 
@@ -463,7 +464,7 @@ ReporterTarget = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReporterSettings:
     """One reporter of metrics. interval_ms: between two reports.
 
@@ -480,7 +481,7 @@ class ReporterSettings:
     excludes: tuple[MetricFilter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobSettings:
     """All settings of one job.
 

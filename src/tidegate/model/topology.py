@@ -5,10 +5,10 @@ It is what the two deciding machines know of a job graph: no code, no configurat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.model.ids import ChannelId, OperatorId, SubtaskId, VertexId
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class DeliveryGuarantee(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivery:
     """The promise of a sink in a job with checkpoints. provided: what has to hold outside it."""
 
@@ -69,7 +69,7 @@ class Delivery:
     provided: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FunctionInfo:
     """A function of rows or windows. call: what it is given to, such as ``map``.
 
@@ -82,7 +82,7 @@ class FunctionInfo:
     each: str = "row"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorInfo:
     """One operator of a chain.
 
@@ -106,7 +106,7 @@ class OperatorInfo:
     delivery: Delivery | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vertex:
     """A chain of operators that runs as ``parallelism`` subtasks.
 
@@ -131,7 +131,7 @@ class Vertex:
         return tuple(SubtaskId(self.id, i) for i in range(self.parallelism))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Edge:
     """Rows from one vertex to another.
 
@@ -150,7 +150,7 @@ class Edge:
     by_parallelism: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Topology:
     """vertices: in topological order, sources first. edges: in the order they were made."""
 

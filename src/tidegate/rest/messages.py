@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.rest.refusals import BadRequest, RequestTimeout
 from tidegate.rest.shapes.finite import finite
@@ -30,7 +30,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 """Time for the head of a request, counted from the last answer, and again for its body."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accepted:
     """Status 202: the requested operation has begun."""
 

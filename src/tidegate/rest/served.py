@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from flinkformat.frozen import frozen
 from tidegate.errors import UserError
 from tidegate.rest.refusals import BadRequest, NotFound, unresolved
 from tidegate.rest.shapes.job_shapes import throwable
@@ -41,7 +42,7 @@ LAST_READ_MS: Final = 10_000
 """Whoever has not read a result so long after the end of the operation is not waiting for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """Function that answers a method at a path, with a body or an ``Accepted``."""
 

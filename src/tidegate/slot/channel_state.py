@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from flinkformat.frozen import frozen
 from tidegate.api.rows.batches import arrow_take, take
 from tidegate.checkpoint.channel_state.file_format import chunk, read_chunks
 from tidegate.checkpoint.channel_state.group import (
@@ -55,7 +55,7 @@ RESULTS_MAX: Final = 1_000
 """Checkpoints of one subtask whose results nobody has taken; Flink's bound."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChannelStateFile:
     """A file of channel state that was written. checksums: of the file, by its place."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.barriers.protocol import BarrierAnnounced, EndAnnounced
 from tidegate.checkpoint.channel_state.group import Side
 from tidegate.model.elements import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidegate.slot.channels.output import ChannelOutput
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InFlightPlaces:
     """Where a subtask's in-flight data go.
 
@@ -42,7 +42,7 @@ class InFlightPlaces:
     sender: OperatorId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputTimeout:
     """The checkpoint's barrier has run out of time to leave after the data before it."""
 

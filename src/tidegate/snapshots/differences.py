@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import SegmentFileStateHandle
 from flinkformat.snapshots import FINISHED
 from flinkformat.state_streams import file_of, streams
@@ -40,7 +41,7 @@ _SHOWN_MAX: Final = 200
 _SCALARS: Final = frozenset((type(None), bool, int, str, bytes))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryDiff:
     """An entry that differs, as text. change: ``added``, ``removed`` or ``changed``.
 
@@ -54,7 +55,7 @@ class EntryDiff:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateDiff:
     """A state of either snapshot. change: of the whole; ``same`` if nothing differs.
 
@@ -75,7 +76,7 @@ class StateDiff:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorDiff:
     """An operator of either snapshot. change: of the whole; ``same`` if nothing differs.
 
@@ -92,7 +93,7 @@ class OperatorDiff:
     states: tuple[StateDiff, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileReuse:
     """Files that both snapshots name, or one alone; with their bytes of state."""
 
@@ -104,7 +105,7 @@ class FileReuse:
     only_after_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotDiff:
     """Differences of two snapshots."""
 

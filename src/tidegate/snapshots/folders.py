@@ -6,11 +6,11 @@ claimed it. All its files lie in its folder, wherever that has been moved to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from flinkformat import metadata
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import CheckpointProperties, SavepointType
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.provenance import check_seal, provenance_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SHOWN_MAX = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavepointInfo:
     """A savepoint in its folder.
 

@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FileMissing, FormatError
 from tidegate.ha.chain import JobRecord, Pointer, decode, last_beat, newest_record
 from tidegate.ha.filesystem import FileSystemHaStore
@@ -155,7 +156,7 @@ class Standing(Enum):
     FORMER = "of earlier runs"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptCheckpoint:
     """A completed checkpoint in its job's folder.
 
@@ -170,7 +171,7 @@ class KeptCheckpoint:
     written_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PruneRule:
     """Choice of checkpoints to remove.
 

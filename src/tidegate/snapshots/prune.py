@@ -12,10 +12,10 @@ import asyncio
 import contextlib
 import secrets
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 from tidegate.ha.leadership import LEASE_MS, HaWorld, lead
 from tidegate.model.chance import SeededChance
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidegate.storage.stores import Stores
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Removal:
     """Files of one kind to remove, or an empty folder.
 
@@ -51,7 +51,7 @@ class Removal:
     written_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrunePlan:
     """A plan of removal. notes: sentences on what is kept, and why."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import StateDistribution
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.errors import FormatError
@@ -77,7 +78,7 @@ KIND_OF_OPERATOR_STATE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorInfo:
     """An operator of a snapshot. uid, name: None if the snapshot does not say."""
 
@@ -91,7 +92,7 @@ class OperatorInfo:
         return self.uid or self.name or self.operator_id.hex()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateInfo:
     """A named state of an operator.
 
@@ -142,7 +143,7 @@ class StateInfo:
         return pa.schema(fields)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateForm:
     """Layout of a keyed state. values: serializer of entries, with their times if it expires."""
 
@@ -152,7 +153,7 @@ class StateForm:
     values: Serializer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateDeclaration:
     """A keyed state that no snapshot has yet, as plain data.
 
@@ -198,7 +199,7 @@ def form_of(
     return StateForm(info, header, keys, values)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateRow:
     """Content of a state under one key, or one element of it.
 
@@ -216,7 +217,7 @@ class StateRow:
     last_access: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rows:
     """A run of rows of one subtask and key group; fields as in `StateRow`, None for none."""
 

@@ -7,10 +7,11 @@ Per operator, state and key group, counted without making a value or running cod
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import (
     ChangelogStateBackendHandle,
     IncrementalRemoteKeyedStateHandle,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyGroupSummary:
     """Content of a state in one key group.
 
@@ -58,7 +59,7 @@ class KeyGroupSummary:
     size_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateSummary:
     """A state of an operator.
 
@@ -81,7 +82,7 @@ class StateSummary:
     key_groups: tuple[KeyGroupSummary, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorSummary:
     """An operator of a snapshot.
 
@@ -108,7 +109,7 @@ class OperatorSummary:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotSummary:
     """Content of a snapshot.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -36,7 +38,7 @@ each query anew, has no such properties, and there the invitation names the slot
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotTask:
     """Input of the task. invitation: of one slot, or of all that Spark jobs name apart.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import KeyGroupsStateHandle
 from tidegate.state.format.blocks import KeyedHeader, KeyedStreamWriter, compressor
 from tidegate.storage.places import CheckpointScope
@@ -51,7 +52,7 @@ class BesideRows(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """The stream that a snapshot of rows in memory writes, and what its handle says.
 
@@ -66,7 +67,7 @@ class Target:
     compressed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateScope:
     """One operator in one subtask, and the key on which its keyed state stands.
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from google_crc32c import value as crc32c
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import RelativeFileStateHandle, StreamStateHandle
 from flinkformat.state_streams import place_of, replace_streams
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
@@ -37,7 +38,7 @@ _SUBSUMED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetadataFile:
     """A ``_metadata`` that was read.
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from google_crc32c import extend
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FileMissing, StorageFailed, TooManyOpenFiles
 from tidegate.model.descriptors import shortage
 from tidegate.model.files import FileChecksum
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreGuarantees:
     """Guarantees of a store beyond reading and writing.
 
@@ -35,7 +36,7 @@ class StoreGuarantees:
     atomic_rename: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileInfo:
     """A file: its path below the store's root, and its size in bytes.
 
@@ -47,7 +48,7 @@ class FileInfo:
     modified_ms: int | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """A file that stands: its path below the root, its size in bytes, its checksum."""
 

@@ -13,10 +13,10 @@ import hashlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
@@ -251,7 +251,7 @@ class CheckpointStateOutputStream:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointStreamFactory:
     """Makes the streams of one checkpoint.
 

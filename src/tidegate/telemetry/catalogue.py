@@ -6,9 +6,9 @@ against what a job tells.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.model.metrics import MetricKind
 from tidegate.telemetry.metrics import Scope
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.telemetry.metrics import Metric
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """One metric. unit: of UCUM, as OpenTelemetry wants; "" for none. ours: Flink has none such."""
 

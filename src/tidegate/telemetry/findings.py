@@ -7,10 +7,10 @@ whoever reads it can judge.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.errors import UserCodeFailed
 from tidegate.model.control import ExecutionState, JobStatus
@@ -73,7 +73,7 @@ class Subject(Enum):
     STATE = "state"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing to know. step: the vertex it is about; "" for the job."""
 

@@ -6,10 +6,10 @@ and variables are Flink's. Source: REST §3.6; Flink's metrics page, system scop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.model.control import JobStatus
 from tidegate.model.metrics import MetricKey, MetricKind
 
@@ -34,7 +34,7 @@ class Scope(Enum):
     OPERATOR = "operator"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Metric:
     """One metric. variables: of its place, under Flink's names, such as ``task_name``.
 

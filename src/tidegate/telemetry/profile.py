@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.model.metrics import MetricKey, MetricKind, Spread
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import OperatorId, VertexId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepShare:
     """Share of one operator in the time at work. row_micros: mean of a row, None if not known.
 
@@ -29,7 +29,7 @@ class StepShare:
     row_micros: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LineShare:
     """Share of a line in the time at work. itself: outside of what it calls."""
 
@@ -39,7 +39,7 @@ class LineShare:
     total: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """Share of its time in which a vertex does not work, by what it waits for."""
 
@@ -48,7 +48,7 @@ class Wait:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunProfile:
     """Where the time of a run went; largest shares first. samples: of subtasks at work."""
 

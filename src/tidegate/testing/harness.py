@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
+from flinkformat.frozen import frozen
 from tidegate.api import ship
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import OutputPlan, VertexPlan
@@ -78,7 +79,7 @@ _TURNS_MAX: Final = 1_000_000
 _NAMES: Final = count()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HarnessSnapshot:
     """A checkpoint of a step: what each of its subtasks had, as bytes."""
 
@@ -351,7 +352,7 @@ class OperatorHarness:
         return any([subtask.advance() for subtask in self._subtasks])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reading:
     """The reading end of a channel that leads to a subtask."""
 
@@ -363,7 +364,7 @@ class _Reading:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Writing:
     """The writing end of a channel that leads to a subtask, which sends batches as they come."""
 
@@ -549,7 +550,7 @@ class Results:
         self.main += _rows(batch)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SideResults:
     """Collects a side output of all subtasks."""
 

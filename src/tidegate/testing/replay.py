@@ -10,10 +10,11 @@ import json
 import pickle
 import zipfile
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.frozen import frozen
 from tidegate.api import ship
 from tidegate.api.operator import SourceOperator
 from tidegate.checkpoint.restore.redistribution import redistribute_operator
@@ -50,7 +51,7 @@ _DAMAGED: Final = (
 """Exceptions by which it shows that a file is no bundle, or not a whole one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replayed:
     """The outcome of a step that was run again.
 

@@ -9,11 +9,11 @@ fixes to the last bit are the same in both.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
 import numpy as np
 
+from flinkformat.frozen import frozen
 from tidegate.model.nullable import Nullable, kind_of
 from tidegate.traced.symbols import (
     ARITHMETIC,
@@ -52,7 +52,7 @@ class Doubt(Exception):
     """A result might differ from Python's: let the function itself compute this batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """Whole numbers from low to high, both included."""
 
@@ -72,7 +72,7 @@ class Bounds:
         return self.low <= 0 <= self.high
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """Values of one expression, of a type above, of shape (rows,), or () for a constant.
 
@@ -83,7 +83,7 @@ class Column:
     bounds: Bounds | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _There:
     """A column of which some values may not be there. nulls: where; None if all are."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from flinkformat.frozen import frozen
 from tidegate.traced.calls import fields_of, names_of
 from tidegate.traced.purity import NotPure
 from tidegate.traced.symbols import Binary, Expression, Field, Traced, Unary, trace
@@ -32,7 +32,7 @@ class FoldKind(Enum):
     MAX = "MAX"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fold:
     """How one field comes to be. term: of the new row alone; None for KEEP."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import builtins
 import dis
 import sys
-from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.api.rows.records import only_makes_a_record
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _compare(operation: str) -> bytes:
     return code.co_code[known[at].offset : known[at + 1].offset]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reads:
     """The globals and cells that a function reads. record: the one that it calls, if it does."""
 

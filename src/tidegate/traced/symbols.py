@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.frozen import frozen
 from tidegate.api.rows.column_rows import TUPLE, VALUE, form_of
 from tidegate.traced.projection import Projection
 from tidegate.traced.purity import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidegate.api.rows.column_rows import RowForm
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """A field of an argument by position or name; the argument itself if the name is None.
 
@@ -40,14 +40,14 @@ class Field:
     attribute: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """The same value in each row. value: None only beside what is compared with it."""
 
     value: int | float | str | bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unary:
     """operation: its name in the module ``operator``."""
 
@@ -55,7 +55,7 @@ class Unary:
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binary:
     """operation: its name in the module ``operator``."""
 
@@ -67,7 +67,7 @@ class Binary:
 Expression = Field | Constant | Unary | Binary
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traced:
     """The results of a pure function. form: how a result is made of the expressions.
 

@@ -11,14 +11,15 @@ Source: Flink, BufferDebloater and BufferSizeEMA, with rows for bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from tidegate.model.settings import DebloatSettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backlog:
     """Rows in front of a reader: how many, in how many batches and channels."""
 

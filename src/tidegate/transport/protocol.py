@@ -9,9 +9,9 @@ Bytes: docs/formats/wire.md.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FormatError
 from tidegate.model.ids import Attempt, ChannelId, Epoch
 
@@ -27,7 +27,7 @@ class FrameKind(IntEnum):
     SIZE = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrameHeader:
     """number: batches granted, on CREDIT frames; rows of a batch, on SIZE frames; else 0."""
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import namedtuple
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FormatError, SerializerIncompatible
 from tidegate.typeinfo.plain_keys import are_alike
 from tidegate.typeinfo.serializers import (
@@ -67,19 +68,19 @@ _KEY_REMEDY: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AsIs:
     """The new serializer reads the old bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Migrate:
     """The old bytes can be read for the new type, by `reader`."""
 
     reader: Reader
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refuse:
     """The old bytes don't fit; `reason` shows both shapes and where they differ."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import starmap
 from typing import Final
 
+from flinkformat.frozen import frozen
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BIG_INT,
@@ -48,7 +48,7 @@ _ACCEPTED: Final[dict[TypeInformation, frozenset[TypeInformation]]] = {
 """Other types of which some values can become the declared one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conflict:
     """Two types that can't be converted. path: of the field, outermost first."""
 

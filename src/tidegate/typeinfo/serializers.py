@@ -14,13 +14,13 @@ import json
 import pickle
 import struct
 import sys
-from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FormatError
 from tidegate.typeinfo.decoders import msgpack_decoder
 from tidegate.typeinfo.descriptions import describe, type_described
@@ -77,7 +77,7 @@ _SCALARS: Final[dict[TypeInformation, type]] = {
 _NUMBERS: Final = (int, float, bool)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SerializerSnapshot:
     """Everything needed to read a serializer's bytes later, in another program.
 

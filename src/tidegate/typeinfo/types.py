@@ -8,9 +8,10 @@ by itself. Values without a declared type are pickled.
 from __future__ import annotations
 
 import uuid  # noqa: TID251  # the class alone: ids are made by Chance
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
+from flinkformat.frozen import frozen
 from tidegate.errors import GraphError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class TypeInformation(Generic[T_co]):
         return ()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class BasicTypeInfo(TypeInformation):
     """A number, a text, a truth value; `name` is Flink's, such as `Integer` for INT."""
 
@@ -55,7 +56,7 @@ class BasicTypeInfo(TypeInformation):
         return self.name
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class SqlTimeTypeInfo(TypeInformation):
     """A date, a time of day or a date with time, all without zone."""
 
@@ -65,7 +66,7 @@ class SqlTimeTypeInfo(TypeInformation):
         return f"SqlTimeTypeInfo({self.name})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class PickledBytesTypeInfo(TypeInformation):
     """Any picklable object, kept as its pickle."""
 
@@ -73,7 +74,7 @@ class PickledBytesTypeInfo(TypeInformation):
         return "PickledByteArrayTypeInfo"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class PrimitiveArrayTypeInfo(TypeInformation):
     """A list of numbers or truth values; of bytes, it is `bytes`."""
 
@@ -87,7 +88,7 @@ class PrimitiveArrayTypeInfo(TypeInformation):
         return f"PrimitiveArrayTypeInfo<{self.element_type}>"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class ListTypeInfo(TypeInformation["list[Any]"]):
     """A `list`; Flink's basic and object arrays are lists too."""
 
@@ -102,7 +103,7 @@ class ListTypeInfo(TypeInformation["list[Any]"]):
         return f"{self.name}<{self.element_type}>"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class MapTypeInfo(TypeInformation["dict[Any, Any]"]):
     """A `dict` with keys of one type and values of another."""
 
@@ -117,7 +118,7 @@ class MapTypeInfo(TypeInformation["dict[Any, Any]"]):
         return f"MapTypeInfo<{self.key_type}, {self.value_type}>"
 
 
-@dataclass(frozen=True, slots=True, repr=False, init=False)
+@frozen(repr=False)
 class TupleTypeInfo(TypeInformation["tuple[Any, ...]"]):
     """A `tuple` of a fixed length."""
 
@@ -138,7 +139,7 @@ class TupleTypeInfo(TypeInformation["tuple[Any, ...]"]):
         return f"TupleTypeInfo({', '.join(map(str, self.field_types))})"
 
 
-@dataclass(frozen=True, slots=True, repr=False, init=False)
+@frozen(repr=False)
 class RowTypeInfo(TypeInformation["Row"]):
     """A `Row` with named fields; f0, f1, ... where no names are given."""
 
@@ -173,7 +174,7 @@ class RowTypeInfo(TypeInformation["Row"]):
         return f"RowTypeInfo({_fields(self.field_names, self.field_types)})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class RecordTypeInfo(TypeInformation):
     """A dataclass or a NamedTuple of the user's, the counterpart of Flink's POJO.
 
@@ -198,7 +199,7 @@ class RecordTypeInfo(TypeInformation):
         return f"{self.name}({_fields(self.field_names, self.field_types)})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class EnumTypeInfo(TypeInformation):
     """Members of an enumeration of the user's, as keys; written by their names.
 
@@ -214,7 +215,7 @@ class EnumTypeInfo(TypeInformation):
         return f"Enum({self.name})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class NumberTypeInfo(TypeInformation):
     """Numbers as keys of no declared type, compared by value alone.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
 from tidegate.model.deployment import Deployment
 from tidegate.model.descriptors import as_ours
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.upgrade.sample import OperatorSample
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """Result of opening an operator. asked: the states.
 

@@ -5,9 +5,9 @@ It is the backend that slots have, over the sample: so the judgement is that of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from flinkformat.frozen import frozen
 from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import TidegateError
@@ -58,7 +58,7 @@ def timers_text(key: str | None, namespace: TypeInformation | None) -> str:
     return f"by {key or 'key'}{'' if beside is None else f' and {beside}'}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """A state that an operator has asked for. error: why it is refused.
 

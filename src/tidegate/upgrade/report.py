@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +46,7 @@ class UpgradeSeverity(Enum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UpgradeFinding:
     """One thing that does not fit.
 
@@ -85,7 +87,7 @@ class StateVerdict(Enum):
     LATER = "when it is used"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateFit:
     """A state of an operator. was, becomes: types, None if there is none.
 
@@ -102,7 +104,7 @@ class StateFit:
     sampled: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorFit:
     """An operator. id: hexadecimal. was: parallelism and max parallelism in the snapshot, becomes:
     in the program; None if it is not there. likely: of a lost one, who it may be now. key: type
@@ -128,7 +130,7 @@ class OperatorFit:
         return self.uid or self.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UpgradeReport:
     """A program laid over a snapshot; ``print`` shows it as a table.
 

@@ -12,9 +12,11 @@ Their bytes in a ``_metadata`` file: docs/formats/metadata.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from flinkformat.key_groups import KeyGroupRange
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ByteStreamStateHandle:
     """State inline in its handle; equal name and bytes make equal handles.
 
@@ -41,7 +43,7 @@ class ByteStreamStateHandle:
         return self.handle_name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileStateHandle:
     """State in a file of its own, named by an absolute path or URI."""
 
@@ -53,7 +55,7 @@ class FileStateHandle:
         return self.file_path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RelativeFileStateHandle:
     """State in a file that lies in the folder of the ``_metadata`` that names it.
 
@@ -78,7 +80,7 @@ class StateScope(Enum):
     SHARED = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentFileStateHandle:
     """State in a part of a bigger file: `state_size` bytes from `start_position`."""
 
@@ -93,7 +95,7 @@ class SegmentFileStateHandle:
         return self.file_path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EmptySegmentFileStateHandle:
     """Replaces a segment of no bytes."""
 
@@ -106,7 +108,7 @@ class EmptySegmentFileStateHandle:
         return "empty"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlaceholderStreamStateHandle:
     """Replaces a shared file that the driver has registered already; never in a ``_metadata``."""
 
@@ -122,7 +124,7 @@ class StateDistribution(Enum):
     BROADCAST = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateMetaInfo:
     """One named operator state: how it is spread, and where each element begins in the stream."""
 
@@ -130,7 +132,7 @@ class StateMetaInfo:
     offsets: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorStreamStateHandle:
     """Operator state of one subtask: its named states, all in one stream.
 
@@ -145,7 +147,7 @@ class OperatorStreamStateHandle:
         return self.delegate.state_size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileMergingOperatorStreamStateHandle:
     """Operator state in a segment of a file that several checkpoints share.
 
@@ -163,7 +165,7 @@ class FileMergingOperatorStreamStateHandle:
         return self.delegate.state_size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyGroupsStateHandle:
     """Keyed state by key groups, in a backend's own form.
 
@@ -196,7 +198,7 @@ class KeyGroupsStateHandle:
         return self.delegate.physical_id
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyGroupsSavepointStateHandle:
     """Keyed state by key groups in the canonical form, which every backend reads.
 
@@ -223,7 +225,7 @@ class KeyGroupsSavepointStateHandle:
         return self.state_size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HandleAndLocalPath:
     """A file of a backend's folder: its name there, and where its bytes are."""
 
@@ -231,7 +233,7 @@ class HandleAndLocalPath:
     handle: StreamStateHandle
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IncrementalRemoteKeyedStateHandle:
     """Keyed state as the files of a backend's folder, of which some are shared by checkpoints.
 
@@ -254,7 +256,7 @@ class IncrementalRemoteKeyedStateHandle:
         return self.meta.state_size + sum(file.handle.state_size for file in files)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateChange:
     """One entry of a changelog. key_group: -1 for a change of the states' description."""
 
@@ -262,7 +264,7 @@ class StateChange:
     change: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InMemoryChangelogStateHandle:
     """A part of a changelog, inline: the changes with sequence numbers in [`start`, `end`)."""
 
@@ -281,7 +283,7 @@ class InMemoryChangelogStateHandle:
         return self.state_size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HandleAndOffset:
     """A run of changelog bytes: from `offset` of the stream on."""
 
@@ -289,7 +291,7 @@ class HandleAndOffset:
     handle: StreamStateHandle
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangelogStateHandleStream:
     """A part of a changelog, in files; `storage_id` names the kind of changelog storage."""
 
@@ -301,7 +303,7 @@ class ChangelogStateHandleStream:
     storage_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangelogStateBackendHandle:
     """Keyed state as a materialised snapshot and the changes made since.
 
@@ -321,7 +323,7 @@ class ChangelogStateBackendHandle:
         return sum(part.state_size for part in (*self.materialized, *self.non_materialized))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InputChannelStateHandle:
     """In-flight data that a barrier overtook in one input channel.
 
@@ -336,7 +338,7 @@ class InputChannelStateHandle:
     delegate: StreamStateHandle
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResultSubpartitionStateHandle:
     """In-flight data that a barrier overtook in one output; otherwise as an input channel's."""
 
@@ -348,7 +350,7 @@ class ResultSubpartitionStateHandle:
     delegate: StreamStateHandle
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergedInputChannelStateHandle:
     """In-flight data of all input channels of a subtask that share one file.
 
@@ -361,7 +363,7 @@ class MergedInputChannelStateHandle:
     channel_offsets: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MergedResultSubpartitionStateHandle:
     """In-flight data of all outputs of a subtask that share one file; otherwise as the inputs'."""
 

@@ -6,10 +6,10 @@ Source: Flink, KeyGroupRangeAssignment; golden values in tests/fixtures/golden-r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.errors import ConfigError
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ PARALLELISM_MAX: Final = 32768
 DEFAULT_LOWER_BOUND: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyGroupRange:
     """The key groups from `first` to `last`, both included; the empty range is (0, -1) alone."""
 

@@ -9,19 +9,19 @@ Source: Flink, StreamGraphHasherV2; golden graphs in tests/fixtures/golden-rules
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import mmh3
 
 from flinkformat.errors import GraphError
+from flinkformat.frozen import frozen
 from flinkformat.ids import OperatorId
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HashedNode:
     """A node of the stream graph as the hash sees it; `node` only orders the sources."""
 
@@ -29,7 +29,7 @@ class HashedNode:
     uid: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HashedEdge:
     """An edge of the stream graph as the hash sees it."""
 

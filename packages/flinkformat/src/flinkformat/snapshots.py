@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from flinkformat.ids import CheckpointId, OperatorId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SubtaskState:
     """State of one operator in one subtask: at most one handle of each kind."""
 
@@ -58,7 +60,7 @@ FINISHED: Final = Finished.FINISHED
 """Stands for the state of a subtask that had reached its end before the checkpoint."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OperatorState:
     """State of one operator in all subtasks.
 
@@ -98,7 +100,7 @@ class OperatorState:
         return coordinator + sum(state.state_size for state in subtasks)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MasterState:
     """State of one hook. version: of the payload's layout, as the hook counts them."""
 
@@ -130,7 +132,7 @@ class PostCheckpointAction(Enum):
     TERMINATE = "TERMINATE"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointType:
     """An automatic snapshot; see `CHECKPOINT` and `FULL_CHECKPOINT`."""
 
@@ -142,7 +144,7 @@ class CheckpointType:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavepointType:
     """A snapshot that somebody asked for; made by `savepoint`, `suspend` or `terminate`."""
 
@@ -201,7 +203,7 @@ FULL_CHECKPOINT: Final = CheckpointType("Full Checkpoint", SharingFilesStrategy.
 """Automatic; writes every file anew."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckpointProperties:
     """Kind of a snapshot, and the cases in which it is deleted.
 
@@ -260,7 +262,7 @@ class CheckpointProperties:
         return self.snapshot_type.is_savepoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckpointMetadata:
     """Content of a ``_metadata`` file.
 

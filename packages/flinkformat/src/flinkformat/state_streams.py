@@ -5,10 +5,11 @@ Who counts, checks, copies or deletes files of state asks here, and needs to kno
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import (
     ByteStreamStateHandle,
     ChangelogStateBackendHandle,
@@ -69,7 +70,7 @@ class Role(Enum):
     OUTPUT = "result subpartitions"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stream:
     """A stream of bytes that a snapshot names.
 

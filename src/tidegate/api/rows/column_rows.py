@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.frozen import frozen
 from flinkformat.row import Row, RowKind, kind_of_row, names_of_row, values_of_row
 from tidegate.loops.copies import is_plain_dataclass
 from tidegate.loops.forms import INTERPRETED, loaded_loops
@@ -60,7 +60,7 @@ def _kinds() -> dict[object, np.dtype[Any]]:
     return {**by_type, int: long, float: double, bool: boolean, str: text}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowForm:
     """The form of all rows of a batch: plain values, tuples, dicts, or objects of a class.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, overload
 
+from flinkformat.frozen import frozen
 from tidegate.config.spans import Span, millis_of
 from tidegate.config.values import span_ms
 from tidegate.errors import ConfigError
@@ -16,7 +17,7 @@ _WHERE: Final = "StateTtlConfig"
 _COMPACTION_AFTER: Final = Duration.of_days(30)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateTtlConfig:
     """Time to live of keyed state, in processing time; made by `new_builder`.
 
@@ -46,7 +47,7 @@ class StateTtlConfig:
 
         ProcessingTime = 0
 
-    @dataclass(frozen=True, slots=True)
+    @frozen
     class IncrementalCleanupStrategy:
         """Checks a few entries on each access. cleanup_size: number of entries.
 
@@ -67,7 +68,7 @@ class StateTtlConfig:
             """True if each record was asked to count as an access."""
             return self.every_record
 
-    @dataclass(frozen=True, slots=True)
+    @frozen
     class RocksdbCompactFilterCleanupStrategy:
         """Clean-up by RocksDB's compactions; without effect on the HashMap backend."""
 
@@ -85,7 +86,7 @@ class StateTtlConfig:
             """Age of a file at which it is compacted only for clean-up."""
             return self.periodic_compaction_time
 
-    @dataclass(frozen=True, slots=True)
+    @frozen
     class CleanupStrategies:
         """Removal of expired state other than when it is read."""
 
@@ -421,7 +422,7 @@ class RedistributionMode(Enum):
     UNION = "UNION"
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@frozen
 class OperatorStateDescriptor(Generic[Held]):
     """Name, type and redistribution of an operator's list state; types as in `StateDescriptor`."""
 

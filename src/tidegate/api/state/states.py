@@ -6,8 +6,9 @@ in ``open``, for a descriptor, which is a plain value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnStateDescriptor:
     """A column of values, one a key. default: the value of a key not yet written.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -25,7 +26,7 @@ class Window:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class TimeWindow(Window):
     """The event times from start (inclusive) to end (exclusive), milliseconds.
 
@@ -72,7 +73,7 @@ class TimeWindow(Window):
         return timestamp - (timestamp - offset) % window_size
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class CountWindow(Window):
     """A window of so many records, known by its number."""
 
@@ -82,7 +83,7 @@ class CountWindow(Window):
         return _LONG_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GlobalWindow(Window):
     """The one window that holds all of a key; any two are equal."""
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flinkformat.frozen import frozen
 from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import ChannelId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BarrierArrived:
     """A barrier is the next element of this channel."""
 
@@ -24,7 +24,7 @@ class BarrierArrived:
     barrier: Barrier
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BarrierAnnounced:
     """A barrier is coming on this channel, behind data that may take its time.
 
@@ -37,14 +37,14 @@ class BarrierAnnounced:
     age_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndAnnounced:
     """The end of the partition has come on this channel, behind data."""
 
     channel: ChannelId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CancelArrived:
     """A cancel barrier is the next element of this channel."""
 
@@ -52,14 +52,14 @@ class CancelArrived:
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChannelEnded:
     """The end of the partition has come on this channel: nothing follows."""
 
     channel: ChannelId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TriggeredByDriver:
     """The driver asks for a checkpoint: of a source, or where all producers have finished.
 
@@ -70,14 +70,14 @@ class TriggeredByDriver:
     age_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AbortedByDriver:
     """The driver has given this checkpoint up."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeReached:
     """The clock has reached ``wake_at_ms``."""
 
@@ -94,21 +94,21 @@ BarrierEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Read no more from this channel; not even what has arrived already."""
 
     channel: ChannelId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unblock:
     """Read these channels again, in the order in which they were blocked."""
 
     channels: tuple[ChannelId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """Broadcast the barrier and take the snapshot, before anything else is read.
 
@@ -120,7 +120,7 @@ class Snapshot:
     alignment_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Persist:
     """Data that wait in these channels, or still come, also belong to the checkpoint.
 
@@ -131,7 +131,7 @@ class Persist:
     channels: tuple[ChannelId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FinishPersisting:
     """The barrier has come on every channel: the checkpoint has all of its in-flight data."""
 
@@ -139,14 +139,14 @@ class FinishPersisting:
     alignment_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GiveUp:
     """Drop what was cut and persisted for the checkpoint; it is given up."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decline:
     """Tell the driver that this subtask takes no part in the checkpoint."""
 
@@ -154,7 +154,7 @@ class Decline:
     reason: FailureReason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cancel:
     """Broadcast a cancel barrier: this subtask's barrier will not come."""
 

@@ -6,9 +6,9 @@ File format: docs/formats/channel-state.md.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FormatError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ FORMAT_VERSION: Final = 0
 _INT: Final = struct.Struct(">i")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InputChannelInfo:
     """An input channel by its place: the gate among the subtask's, the channel in the gate."""
 
@@ -27,7 +27,7 @@ class InputChannelInfo:
     channel: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResultSubpartitionInfo:
     """An output by its place: the partition among the subtask's, the subpartition in it."""
 

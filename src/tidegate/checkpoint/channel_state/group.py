@@ -20,6 +20,7 @@ from enum import Enum
 from itertools import accumulate
 from typing import TYPE_CHECKING, assert_never
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
 from flinkformat.metadata.channels import merge_inputs, merge_outputs
 from tidegate.checkpoint.channel_state.file_format import InputChannelInfo, file_header
@@ -40,7 +41,7 @@ class Side(Enum):
     OUTPUT = "output"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """A member begins with a checkpoint."""
 
@@ -48,7 +49,7 @@ class Start:
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Add:
     """Data of one channel, in order. chunk: as in the file."""
 
@@ -62,7 +63,7 @@ class Add:
         return Side.INPUT if isinstance(self.info, InputChannelInfo) else Side.OUTPUT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finish:
     """No more data of that side come from the member."""
 
@@ -71,7 +72,7 @@ class Finish:
     side: Side
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Abort:
     """The member has given the checkpoint up, or could not take its part."""
 
@@ -80,14 +81,14 @@ class Abort:
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leave:
     """The member has ended and leaves."""
 
     member: ExecutionId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """The file of a checkpoint is written. One that no `Complete` names is to be deleted."""
 
@@ -95,7 +96,7 @@ class Stored:
     file: StreamStateHandle
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotStored:
     """The file of a checkpoint could not be written."""
 
@@ -106,7 +107,7 @@ class NotStored:
 ChannelStateEvent = Start | Add | Finish | Abort | Leave | Stored | NotStored
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Store:
     """Write the file of a checkpoint; `Stored` or `NotStored`. member: one with data in it."""
 
@@ -115,7 +116,7 @@ class Store:
     parts: Sequence[bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Complete:
     """The member's part is durable, or there was nothing of it."""
 
@@ -125,7 +126,7 @@ class Complete:
     outputs: tuple[OutputStateHandle, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fail:
     """The member's part will not become durable."""
 

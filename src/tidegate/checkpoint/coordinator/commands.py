@@ -10,10 +10,10 @@ any. All may be performed side by side, save that the messages to one slot keep 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.model.control import (
     CheckpointAborted,
     CheckpointComplete,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import Attempt, CheckpointId, ExecutionId, OperatorId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TakeNextId:
     """Take the next checkpoint id, above ``above``; `NextIdTaken` or `NextIdFailed`.
 
@@ -41,7 +41,7 @@ class TakeNextId:
     above: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrepareLocation:
     """Make the folder of a snapshot; `LocationReady` or `LocationFailed`.
 
@@ -54,7 +54,7 @@ class PrepareLocation:
     target: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotCoordinator:
     """Ask an operator's coordinator for its state.
 
@@ -66,7 +66,7 @@ class SnapshotCoordinator:
     operator: OperatorId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TriggerHooks:
     """Call every hook of the job; `HooksTriggered` or `HookFailed`. wall_ms: the trigger's."""
 
@@ -74,7 +74,7 @@ class TriggerHooks:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteMetadata:
     """Write ``_metadata`` into the folder, durably; `MetadataWritten` or `MetadataFailed`."""
 
@@ -83,7 +83,7 @@ class WriteMetadata:
     location: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddPointer:
     """Make the checkpoint exist in the record chain; `PointerAdded` or `PointerFailed`.
 
@@ -96,7 +96,7 @@ class AddPointer:
     retained: tuple[CheckpointId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForgetPointers:
     """The job has ended, or is SUSPENDED: keep these pointers, drop the others.
 
@@ -107,7 +107,7 @@ class ForgetPointers:
     retained: tuple[CheckpointId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiscardCheckpoint:
     """Delete a snapshot that no pointer names: ``_metadata`` first, then files, then the folder.
 
@@ -120,14 +120,14 @@ class DiscardCheckpoint:
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteFiles:
     """Delete files that nothing needs any more; a failure is only logged."""
 
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepShared:
     """Delete shared files that attempts below this one have left; a failure is only logged.
 
@@ -138,7 +138,7 @@ class SweepShared:
     used: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotifyCoordinatorComplete:
     """Tell an operator's coordinator that the checkpoint is complete."""
 
@@ -146,7 +146,7 @@ class NotifyCoordinatorComplete:
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotifyCoordinatorAborted:
     """Tell an operator's coordinator that the checkpoint was given up."""
 
@@ -154,14 +154,14 @@ class NotifyCoordinatorAborted:
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailJob:
     """Restart the whole job: too many checkpoints failed."""
 
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailExecution:
     """Restart the region of this attempt: too many checkpoints failed on it."""
 
@@ -169,7 +169,7 @@ class FailExecution:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestDone:
     """The answer to a `CheckpointRequested`; error is None if it went well."""
 
@@ -179,7 +179,7 @@ class RequestDone:
     error: TidegateError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointEnded:
     """A snapshot is complete or has failed: to be logged and measured.
 
@@ -209,7 +209,7 @@ class Ignored(Enum):
     DUPLICATE = "acknowledged before"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageIgnored:
     """A subtask's acknowledgement or decline changed nothing: to be logged."""
 

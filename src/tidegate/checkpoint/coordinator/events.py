@@ -10,9 +10,9 @@ from its trigger on the monotonic clock, so that no duration is ever negative.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import MasterState, SavepointFormatType
 from tidegate.model.control import (
     CheckpointAcknowledged,
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from tidegate.model.topology import Topology
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Woke:
     """The clock has reached ``wake_at_ms``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobStatusChanged:
     """The job is in another status. Its end is said by `JobEnded`."""
 
     status: JobStatus
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecutionChanged:
     """An attempt at running a subtask is in another state. error: why it has FAILED.
 
@@ -52,7 +52,7 @@ class ExecutionChanged:
     error: TidegateError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailoverStarted:
     """Subtasks are about to be restored: no checkpoint that is under way may complete.
 
@@ -60,7 +60,7 @@ class FailoverStarted:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Restored:
     """The job is being restored from this checkpoint or savepoint; None: it starts empty."""
 
@@ -68,14 +68,14 @@ class Restored:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rescaled:
     """No subtask lives, `Restored` comes next, and the job has another shape."""
 
     topology: Topology
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BacklogReported:
     """The source of this operator does, or no longer does, catch up with old data."""
 
@@ -83,7 +83,7 @@ class BacklogReported:
     backlog: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorEventSent:
     """An operator's coordinator wants this brought to one of its subtasks.
 
@@ -95,7 +95,7 @@ class OperatorEventSent:
     event: OperatorEvent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointRequested:
     """Somebody asks for a checkpoint or a savepoint; answered by one `RequestDone`.
 
@@ -113,14 +113,14 @@ class CheckpointRequested:
     urgent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobEnded:
     """The job is over, for good or (SUSPENDED) under this leader. Nothing is taken after it."""
 
     status: JobStatus
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NextIdTaken:
     """`TakeNextId` went well. wall_ms: the time of the trigger."""
 
@@ -129,7 +129,7 @@ class NextIdTaken:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NextIdFailed:
     """`TakeNextId` has failed."""
 
@@ -137,7 +137,7 @@ class NextIdFailed:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocationReady:
     """`PrepareLocation` went well. location: the folder of this checkpoint or savepoint."""
 
@@ -145,7 +145,7 @@ class LocationReady:
     location: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocationFailed:
     """`PrepareLocation` failed."""
 
@@ -153,7 +153,7 @@ class LocationFailed:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoordinatorSnapshotTaken:
     """`SnapshotCoordinator` went well."""
 
@@ -162,7 +162,7 @@ class CoordinatorSnapshotTaken:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoordinatorSnapshotFailed:
     """`SnapshotCoordinator` failed."""
 
@@ -171,7 +171,7 @@ class CoordinatorSnapshotFailed:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HooksTriggered:
     """`TriggerHooks` went well. states: of those hooks that have some."""
 
@@ -179,7 +179,7 @@ class HooksTriggered:
     states: tuple[MasterState, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookFailed:
     """`TriggerHooks` failed: a hook raised, or has state and no serializer for it."""
 
@@ -187,7 +187,7 @@ class HookFailed:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TriggerFailed:
     """A `TriggerCheckpoint` could not be sent."""
 
@@ -196,7 +196,7 @@ class TriggerFailed:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetadataWritten:
     """`WriteMetadata` went well: the file is durable. pointer: what to restore from."""
 
@@ -205,7 +205,7 @@ class MetadataWritten:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetadataFailed:
     """`WriteMetadata` failed."""
 
@@ -213,14 +213,14 @@ class MetadataFailed:
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PointerAdded:
     """`AddPointer` went well: from now on the checkpoint exists."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PointerFailed:
     """`AddPointer` failed. outcome_unknown: the pointer may stand all the same."""
 
@@ -229,19 +229,19 @@ class PointerFailed:
     outcome_unknown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PointersForgotten:
     """`ForgetPointers` went well: what they named may be deleted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PointersNotForgotten:
     """`ForgetPointers` failed, or may have: nothing is deleted."""
 
     error: TidegateError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cleaned:
     """`DiscardCheckpoint` is over, whether or not each file could be deleted."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.coordinator.commands import AddPointer, WriteMetadata
 from tidegate.checkpoint.coordinator.pending import Stage
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """A checkpoint that exists now, or a savepoint that is durable."""
 

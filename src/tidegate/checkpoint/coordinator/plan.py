@@ -5,9 +5,9 @@ Source: checkpoint coordination §4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.model.control import ExecutionState
 from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidegate.model.topology import Topology, Vertex
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointPlan:
     """The attempts concerned, vertex by vertex in topological order.
 

@@ -7,9 +7,10 @@ Source: checkpoint coordination §8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.coordinator.commands import (
     CheckpointEnded,
     FailExecution,
@@ -31,7 +32,7 @@ UNLIMITED: Final = 2**31 - 1
 """Tolerable failures that are never counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """One snapshot that failed.
 

@@ -5,9 +5,9 @@ Source: checkpoint coordination §3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import (
     CHECKPOINT,
     FULL_CHECKPOINT,
@@ -28,7 +28,7 @@ _SAVEPOINTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """Somebody wants a snapshot.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import SavepointType
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class CheckpointKind(Enum):
     SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Distribution:
     """Distribution of a figure: minimum, maximum, mean and percentiles; None if not kept."""
 
@@ -59,7 +60,7 @@ class Distribution:
     percentiles: Mapping[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubtaskStatistics:
     """Figures reported by one subtask. ack_delay_ms: from the trigger to its acknowledgement."""
 
@@ -77,7 +78,7 @@ class SubtaskStatistics:
     unaligned: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VertexStatistics:
     """One vertex's share of a checkpoint. subtasks: by index, None if nothing came yet."""
 
@@ -100,7 +101,7 @@ class VertexStatistics:
         return _distribution([figure(subtask) for subtask in self.acknowledged])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckpointStatistics:
     """One checkpoint.
 
@@ -157,7 +158,7 @@ class CheckpointStatistics:
         return next((v for v in self.vertices if v.vertex == vertex), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RestoredStatistics:
     """The latest restore. restored_ms: when; pointer: from what."""
 
@@ -168,7 +169,7 @@ class RestoredStatistics:
     state_size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counts:
     """How many there were since the job master started. total: triggered."""
 
@@ -179,7 +180,7 @@ class Counts:
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """Spread of figures over the latest completed checkpoints, with percentiles.
 
@@ -193,7 +194,7 @@ class Summary:
     persisted_bytes: Distribution
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatisticsView:
     """All figures at one moment. history: newest first; latest_…: outlive the history.
 

@@ -14,6 +14,7 @@ from bisect import insort
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.checkpoint.coordinator.commands import TakeNextId
 from tidegate.checkpoint.coordinator.events import NextIdTaken
 from tidegate.checkpoint.coordinator.requests import Request, properties_of
@@ -35,7 +36,7 @@ class _Sequence:
     checkpoint: CheckpointId | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TooSoon:
     """This periodic request came before the minimal pause was over, at ``next_ms``."""
 

@@ -12,9 +12,9 @@ as with that option, for one way serves each parallelism.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from flinkformat.snapshots import FINISHED
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Piece:
     """Data of one old channel. unsent: they had not left their producer."""
 

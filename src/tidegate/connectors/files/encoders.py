@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from flinkformat.frozen import frozen
 from tidegate.api.rows.batches import shown
 from tidegate.errors import BadRecord
 
@@ -37,7 +37,7 @@ class PartEncoder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParquetEncoding:
     """Parquet files. compression: of the columns, as pyarrow names it."""
 
@@ -49,7 +49,7 @@ class ParquetEncoding:
         return _TableEncoder(pq.ParquetWriter(stream, schema, compression=self.compression), stream)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CsvEncoding:
     """CSV files. header: each part begins with the names of the columns.
 
@@ -79,7 +79,7 @@ class CsvEncoding:
         return table
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinesEncoding:
     """Values one by one. encode: bytes of a value; None writes a line of JSON."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.connectors.files.encoders import CsvEncoding, LinesEncoding, ParquetEncoding
 from tidegate.connectors.files.parts import PartCommitter, PartNames
 from tidegate.connectors.files.rolling import BucketAssigner, OutputFileConfig, RollingPolicy
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSink:
     """Part files in a folder, exactly-once. Made by ``parquet``, ``csv`` and ``json``, or builders.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from flinkformat.frozen import frozen
 from tidegate.api.dead_letters import checked_policy
 from tidegate.api.output_tag import OutputTag
 from tidegate.config.spans import millis_of
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSource:
     """Files as a source: rows are dicts, lines of text are str; Arrow batches after ``arrow()``.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from flinkformat.row import Row
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.rows.column_rows import ColumnRows, RowForm
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CsvSchema:
     """The columns of CSV files, and their syntax. Made by ``builder``.
 
@@ -170,7 +171,7 @@ def _one_char(char: str, call: str) -> str:
     return one_char(char, call, "CsvSchema")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowFormat:
     """A format of columns whose records are rows of a type. columns: reader of its columns."""
 

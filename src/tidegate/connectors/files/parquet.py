@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flinkformat.frozen import frozen
 from tidegate.connectors.files.splits import Block
 from tidegate.errors import BadRecord, ConfigError
 from tidegate.storage.store import open_stream
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidegate.storage.stores import Stores
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParquetFormat:
     """Parquet files. columns: those to read, in this order; None for all.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.errors import CommitFailed, FileMissing, FormatError
 from tidegate.storage.stores import Stores
 
@@ -27,7 +27,7 @@ _HIDDEN_END: Final = ".inprogress"
 _JOB_DIGITS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartNames:
     """Names of one attempt's parts. attempt: as in ``WriterContext.attempt_name``."""
 
@@ -68,7 +68,7 @@ def hidden(name: str) -> str:
     return f"{folder}{slash}.{base}{_HIDDEN_END}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartCommittable:
     """A part to commit. folder: absolute, or a URL. name: final. rows: number of rows."""
 

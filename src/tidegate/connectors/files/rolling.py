@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from tidegate.connectors.files.encoders import CsvEncoding, ParquetEncoding
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.arrow import schema_of
@@ -56,7 +57,7 @@ class Encoder(ABC):
         return _SimpleStringEncoder(charset_name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SimpleStringEncoder(Encoder):
     charset: str
 
@@ -64,7 +65,7 @@ class _SimpleStringEncoder(Encoder):
         return f"{value}\n".encode(self.charset)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BulkWriterFactory:
     """Layout of blocks of columns. schema: of the columns."""
 
@@ -97,7 +98,7 @@ class CsvBulkWriters:
         return BulkWriterFactory(encoding, schema_of(schema.row_type))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BucketAssigner:
     """Chooses a folder below the sink's by the time at which a record is written.
 
@@ -159,7 +160,7 @@ def _strftime(pattern: str) -> str:
     return "".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RollingPolicy:
     """Decides when a part ends, apart from checkpoints, which always end it. part_bytes: limit."""
 
@@ -184,7 +185,7 @@ class RollingPolicy:
         return RollingPolicy(2**63 - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputFileConfig:
     """Prefix and suffix of the names of parts."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.storage.stores import Stores
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSplit:
     """A part of a file.
 
@@ -35,7 +36,7 @@ class FileSplit:
     schema: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Rows that were read at once.
 

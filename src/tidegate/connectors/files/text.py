@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, cast
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from flinkformat.frozen import frozen
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.rows.batches import shown
 from tidegate.connectors.files.lines import (
@@ -47,7 +48,7 @@ class _Object(msgspec.Struct, gc=False):
 _OBJECTS = msgspec.json.Decoder(_Object)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextFormat:
     """Lines of text, each a str without its end.
 
@@ -73,7 +74,7 @@ class TextFormat:
             yield from _parsed(found, parse, stores, split, skip=self.skip)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonFormat:
     """A JSON value a line: any for rows, an object of the schema's columns for Arrow batches.
 
@@ -118,7 +119,7 @@ class JsonFormat:
         return parse
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CsvFormat:
     """Comma-separated values; rows are dicts of typed values, or Arrow batches.
 

@@ -9,9 +9,9 @@ A batch on Spark needs no positions: there tasks are given the rows, and there i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.api import ship
 from tidegate.connectors.files.enumerator import FileEnumerator
 from tidegate.connectors.files.file_reader import FileReader
@@ -32,7 +32,7 @@ IN_PLACE: Final = ""
 """Stands for a folder where tasks are given the rows themselves."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrameSource:
     """Staged Parquet files, as Arrow batches; dicts in functions of rows.
 
@@ -59,7 +59,7 @@ class FrameSource:
         return FileReader(context, Stores(), _FORMAT, arrow=True, rate=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrameState:
     """State of the enumerator. folder: of the files. files: state of the one that cuts them."""
 

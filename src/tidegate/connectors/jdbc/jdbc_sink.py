@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.row import values_of_row
 from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import Prepared
@@ -43,7 +43,7 @@ _UPSERTS: Final = "a row that is written twice counts once where the statement i
 _TABLE: Final = re.compile(r"\b(?:INTO|UPDATE|FROM|TABLE)\s+([^\s(;]+)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JdbcSink:
     """Runs a statement of a database for each row; made by ``sink``."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from flinkformat.frozen import frozen
 from tidegate.config.spans import millis_of
 from tidegate.connectors.jdbc.databases import database_of, without_password
 from tidegate.errors import ConfigError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tidegate.config.spans import Span
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JdbcConnectionOptions:
     """Connection to a database; made by ``JdbcConnectionOptions.JdbcConnectionOptionsBuilder``.
 
@@ -83,7 +84,7 @@ class JdbcConnectionOptions:
             return options
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JdbcExecutionOptions:
     """Batches and retries of a sink; made by ``builder``.
 

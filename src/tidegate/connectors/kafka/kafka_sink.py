@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.connectors.kafka.cluster import (
     check_topics,
     checked_properties,
@@ -33,7 +33,7 @@ _DEFAULTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KafkaSink:
     """Topics of Kafka as a sink; made by ``builder``.
 

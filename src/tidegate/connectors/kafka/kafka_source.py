@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from flinkformat.frozen import frozen
 from tidegate.api.dead_letters import checked_policy
 from tidegate.connectors.kafka.cluster import (
     check_topics,
@@ -49,7 +49,7 @@ _DEFAULTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KafkaSource:
     """Topics of Kafka as a source; made by ``builder``.
 

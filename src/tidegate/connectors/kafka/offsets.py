@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class KafkaTopicPartition:
     """A partition of a topic, by its number."""
 
@@ -32,7 +33,7 @@ class KafkaOffsetResetStrategy(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KafkaOffsetsInitializer:
     """Finds the offset of each partition without a checkpoint.
 
@@ -95,7 +96,7 @@ class KafkaOffsetsInitializer:
         return KafkaOffsetsInitializer("given", offset_reset_strategy, given=dict(offsets))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscription:
     """Says which partitions are read: exactly one of the three is given."""
 
@@ -117,7 +118,7 @@ class Subscription:
         return set(there) & self.partitions if self.partitions else set(there)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KafkaSplit:
     """A partition to read.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class KafkaRecord(NamedTuple):
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KafkaRecordSerializationSchema:
     """Converts elements to records; made by ``builder``. topic: of all; None with a selector."""
 

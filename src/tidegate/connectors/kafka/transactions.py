@@ -22,7 +22,7 @@ import json
 import re
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka import errors
@@ -35,6 +35,7 @@ from kafka.protocol.admin.transactions import (
 from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
+from flinkformat.frozen import frozen
 from tidegate.connectors.kafka.cluster import ANSWER_S
 from tidegate.errors import CommitFailed, ConfigError, FormatError, StorageFailed
 
@@ -116,7 +117,7 @@ def connection_settings(properties: Mapping[str, str], where: str) -> dict[str, 
     return settings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionName:
     """Name of a transaction, by which any process can end it.
 
@@ -156,7 +157,7 @@ class TransactionName:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionIds:
     """Transactional ids of an attempt at a subtask of a sink. attempt: its epoch and number."""
 

@@ -7,9 +7,10 @@ import csv
 import datetime
 import decimal
 import io
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.row import Row, values_of_row
 from tidegate.connectors.schemas.messages import (
     DeserializationSchema,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 _LINE_ENDS: Final = ("\n", "\r", "\r\n", "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Form:
     """Syntax of a line. quote: None if nothing is quoted. null: text of a missing value."""
 

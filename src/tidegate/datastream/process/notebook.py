@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 EVERY_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """A state of what is shown. final: no other will follow."""
 

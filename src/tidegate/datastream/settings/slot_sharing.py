@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, cast
 
+from flinkformat.frozen import frozen
 from tidegate.config.values import MemoryType
 from tidegate.errors import GraphError
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class MemorySize:
     """So many bytes.
 
@@ -48,7 +49,7 @@ class MemorySize:
         return MemoryType().render(self.bytes_size)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotSharingGroup:
     """A named group of steps, with what a slot of it would need; None for what was not said.
 

@@ -4,10 +4,10 @@ A backend holds the state of a running job, a storage its snapshots; any goes wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from flinkformat.frozen import frozen
 from tidegate.config import checkpointing, recovery, state_backend
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class StateBackend(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HashMapStateBackend:
     """State in the memory of the slots."""
 
@@ -107,7 +107,7 @@ class CheckpointStorage(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobManagerCheckpointStorage:
     """Snapshots in the memory of the driver, for small state and for tests.
 
@@ -190,7 +190,7 @@ class FileSystemCheckpointStorage:
             configuration.set(checkpointing.SAVEPOINT_DIRECTORY, self._savepoint_path)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RestartStrategyConfiguration:
     """A restart strategy with its numbers, by option. kind: None leaves it to the configuration."""
 

@@ -18,12 +18,13 @@ import socketserver
 import tempfile
 import threading
 from concurrent.futures import wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from flinkformat.frozen import frozen
 from tidegate.api.job import CheckpointDone
 from tidegate.driver.client.requests import begin
 from tidegate.driver.telling import watching
@@ -64,7 +65,7 @@ ANSWER_TIMEOUT_S: Final = 3_600.0
 """How long a line of an answer is waited for; a savepoint has its own, shorter time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DoorSign:
     """Where the door of a job is: the driver's machine and process, and the socket there.
 

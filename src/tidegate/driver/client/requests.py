@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Future
-from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.clock import SystemClock
@@ -94,7 +94,7 @@ TRIGGER_IDS_MAX: Final = 1_000
 """Trigger ids that are remembered; the oldest are forgotten first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Savepoint:
     """A requested savepoint. cancels: the job is cancelled after it."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from tidegate.errors import GraphError
 from tidegate.operators.aggregates.accumulators import accumulator_of, held_type
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Values = pa.Array | NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnValues:
     """Values of a column, one for each row. valid: which are not null; None for all."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 
+from flinkformat.frozen import frozen
 from tidegate.loops.forms import loaded_loops
 from tidegate.model.nullable import kind_of, values_of
 from tidegate.operators.aggregates.groups import Groups
@@ -280,7 +280,7 @@ def _field(
             return own if own == term.dtype and own in (INT, FLOAT) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Column:
     """One field of the values of a batch's keys, shape (groups,), before the batch.
 

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
+from flinkformat.frozen import frozen
 from tidegate.api.rows.batches import shown
 from tidegate.errors import UserCodeFailed
 from tidegate.operators.async_calls.call_places import Attempt
@@ -24,7 +25,7 @@ TRIAL_AFTER: Final = 100
 """After so many full calls a larger size is tried once more, since services change."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchLimits:
     """Limits of batches. rows: in one call. wait_s: of the first row. cost_s: of one call.
 

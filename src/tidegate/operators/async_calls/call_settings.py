@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from enum import Enum
+
+from flinkformat.frozen import frozen
 
 
 class Executor(Enum):
@@ -15,7 +16,7 @@ class Executor(Enum):
     PROCESS = "process"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallSettings:
     """Settings of a step with calls.
 

@@ -7,9 +7,9 @@ rules: Flink, IntervalJoinOperator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.frozen import frozen
 from tidegate.api.operator import Pause
 from tidegate.api.state import MapStateDescriptor
 from tidegate.errors import UserError
@@ -34,7 +34,7 @@ _BUFFERS: Final = ("left-buffer", "right-buffer")
 _TIMERS: Final = "interval-join"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IntervalPlan:
     """Plan of an interval join.
 

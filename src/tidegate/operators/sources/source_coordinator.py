@@ -9,9 +9,9 @@ the snapshots of both sides always fit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.api import ship
 from tidegate.errors import GraphError
 from tidegate.model.elements import MAX_WATERMARK_MS, OperatorEvent
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SplitsWanted:
     """Reader to coordinator: no splits are left to read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SplitsAssigned:
     """Coordinator to reader: read these too."""
 
     splits: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoMoreSplits:
     """Coordinator to reader: all splits have been assigned."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatermarkReached:
     """Reader to coordinator, of an alignment group: how far its event time has come.
 
@@ -53,7 +53,7 @@ class WatermarkReached:
     ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatermarkAllowed:
     """Coordinator to reader, of an alignment group: read no further than this watermark."""
 

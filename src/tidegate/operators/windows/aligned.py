@@ -12,7 +12,6 @@ from the time each subtask had reached, which is kept where contents outlive the
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from itertools import groupby, islice
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from flinkformat.frozen import frozen
 from tidegate.api.functions import AggregateFunction, AggregatingStateDescriptor
 from tidegate.api.pieces import PieceSize
 from tidegate.api.rows.column_rows import ColumnRows, joined
@@ -63,7 +63,7 @@ Keys = dict[object, int]
 """Keys with their key groups."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Panes:
     """How windows cut time into panes. shared: True if overlapping windows share panes."""
 

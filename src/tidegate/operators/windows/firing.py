@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import dis
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.frozen import frozen
 from tidegate.api.functions import (
     AggregateFunction,
     KeyedStateStore,
@@ -57,7 +58,7 @@ _KINDS: Final = (GlobalWindow, CountWindow, TimeWindow)
 """Windows of ours by the number of their fields, which are what stands for them in state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowPlan:
     """Plan of windows, as the program defines them.
 

@@ -8,13 +8,13 @@ depend on it, to the bit: of sums the whole numbers, of the rest those that keep
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, ArrowBatch
@@ -72,7 +72,7 @@ class Cuts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slices:
     """How windows cut time into slices; its arithmetic is for a number as for an array."""
 
@@ -127,7 +127,7 @@ class Slices:
         return range(last, max(slice_start - self.size_ms, from_ms), -self.slide_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoCuts:
     """All time is one slice."""
 
@@ -199,7 +199,7 @@ class _Part:
         return _PartColumn(_values_of(self._batch.column(_PREFIX + descriptor.name)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PartColumn:
     values: NDArray[Any]
 

@@ -6,13 +6,13 @@ import ipaddress
 import json
 import os
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
 
+from flinkformat.frozen import frozen
 from tidegate.rest.names import is_everywhere
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class NoAnswer(Exception):
         self.gone: Final = gone
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """An answer of a job. kind: the media type, with its parameters."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.frozen import frozen
 from tidegate.driver.client.door import read_sign_at
 from tidegate.errors import FileMissing, FormatError, StorageFailed
 from tidegate.model.control import JobStatus
@@ -30,7 +31,7 @@ WHOLE_MAX: Final = 8
 _TERMINAL: Final = frozenset(status.value for status in JobStatus if status.is_terminal)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArchivedJob:
     """A job's last view of itself. overview: as in ``/jobs/overview``. written_ms: wall clock."""
 
@@ -49,7 +50,7 @@ class ArchivedJob:
         return int(self.overview["start-time"]), int(self.overview["end-time"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundJob:
     """A job that has left a sign of its driver, or an archive, or both. name: as files have it."""
 

@@ -6,9 +6,10 @@ Nobody looks while nobody asks. A job that does not answer is waited for once, f
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from tidegate.model.control import JobStatus
 from tidegate.rest.cluster.asking import NoAnswer, is_dead
 from tidegate.rest.cluster.reading import checked_overview
@@ -32,7 +33,7 @@ LOOK_S: Final = 5.0
 _SUSPENDED: Final = JobStatus.SUSPENDED.value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenJob:
     """A job, and how it was seen. overview: as in ``/jobs/overview``.
 

@@ -6,10 +6,10 @@ Source: REST §3.3, §3.4, §3.6; checkpoint coordination §12.2.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.metrics import full_name
 from tidegate.model.metrics import Metered, MetricKey, MetricKind, Spread
 from tidegate.rest.refusals import unresolved
@@ -168,7 +168,7 @@ def watermarks(vertex: VertexView) -> list[Object]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shares:
     """Shares of time, each from 0 to 1: blocked by readers, busy, idle."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from flinkformat.frozen import frozen
 from tidegate.errors import PeerLost
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import ChannelId, Epoch, ExecutionId, SlotId
@@ -193,7 +193,7 @@ def _key(channel: ChannelId, execution: ExecutionId) -> ChannelKey:
     return (channel, execution.attempt, execution.epoch)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Input:
     """The reading end of a channel, here."""
 
@@ -203,7 +203,7 @@ class _Input:
     decoder: codec.Decoder
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Output:
     """The sending end of a channel, here."""
 
@@ -219,7 +219,7 @@ class _Output:
             self.linked.granted()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _NearConsumer:
     """The reading end of a channel within the slot; gone once its subtask is over."""
 
@@ -233,7 +233,7 @@ class _NearConsumer:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _FarConsumer:
     """The reading end of a channel in another slot.
 
@@ -254,7 +254,7 @@ class _FarConsumer:
         return sum(map(_size, parts)) if isinstance(element, RowBatch) else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _NearProducer:
     """The sending end of a channel within the slot; gone once its subtask is over."""
 
@@ -272,7 +272,7 @@ class _NearProducer:
             found.output.resize(rows)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _FarProducer:
     """The sending end of a channel in another slot; as `_FarConsumer` where its link is broken."""
 

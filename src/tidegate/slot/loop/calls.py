@@ -7,8 +7,9 @@ but what subtasks share may not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ class CallInterrupted(BaseException):
     """Raised inside of a user's function whose subtask is cancelled; passes `except Exception`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A call of a subtask's code."""
 

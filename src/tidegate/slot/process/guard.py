@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.errors import SlotLost
 from tidegate.model.control import Cancel, LongCall, Pulse, PulseHeard, Refused, SlotLeaving
 from tidegate.transport.blocking import READ_BYTES, Frames, framed
@@ -56,7 +57,7 @@ _LINE: Final = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+) in (?P<na
 _OURS: Final = re.compile(r"[/\\\\]tidegate[/\\\\][^/\\\\]+[/\\\\]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubtaskOver:
     """A subtask is over. closed: its operators are closed too."""
 

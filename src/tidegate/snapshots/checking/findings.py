@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum
 from typing import Final
+
+from flinkformat.frozen import frozen
 
 
 class Fault(Enum):
@@ -46,7 +48,7 @@ _REMEDIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """A faulty file.
 
@@ -64,7 +66,7 @@ class Finding:
     deleted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckedSnapshot:
     """A snapshot that was checked.
 
@@ -80,7 +82,7 @@ class CheckedSnapshot:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FsckReport:
     """Result of a check: snapshots and findings.
 

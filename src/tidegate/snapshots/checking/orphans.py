@@ -12,10 +12,11 @@ over, and which no later run can come to name.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.snapshots.checking.findings import Fault, Finding
 from tidegate.snapshots.checking.snapshot_check import job_in, told
 from tidegate.snapshots.jobs import Life
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _UNDER_WAY: Final = f"{paths.METADATA}.part"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """Extent of a search for orphans.
 

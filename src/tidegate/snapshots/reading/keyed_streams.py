@@ -10,13 +10,14 @@ import heapq
 import shutil
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import (
     FileStateHandle,
     IncrementalRemoteKeyedStateHandle,
@@ -71,7 +72,7 @@ Piece = tuple[int, list[Any], list[Any]]
 """A key group, keys, and the entry of each."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredState:
     """A state in a stream; fields as in `format.blocks.RocksDBState`."""
 
@@ -81,7 +82,7 @@ class StoredState:
     versions: tuple[Version, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryReaders:
     """Readers of a state in a stream. values: one for each version."""
 

@@ -9,9 +9,9 @@ be told in an option of a data source.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError, FormatError
 from tidegate.snapshots.reading.keyed_streams import BlockStream
 from tidegate.snapshots.rows import StateDeclaration, StateKind
@@ -43,7 +43,7 @@ _NO_DECLARATION: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatePut:
     """Destination of rows; arguments as of `SavepointWriter`.
 
@@ -110,7 +110,7 @@ class _Parts:
                 yield from blocks
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeclaredTypes:
     """A state with the types beside it; None if they are not declared."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 from tidegate.snapshots.rows import StateForm, StateInfo, StateKind, StateRow
 from tidegate.state.format.blocks import MISSING, PRESENT, Block
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _ROWS_A_RUN: Final = 65_536
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """Some rows as columns; None for a missing column."""
 
@@ -212,7 +213,7 @@ def _stored_namespace(info: StateInfo) -> TypeInformation | None:
     return LONG if info.namespace_type is None else TupleTypeInfo([LONG, info.namespace_type])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Spooled:
     block: Block
     offset: int

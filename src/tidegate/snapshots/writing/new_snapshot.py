@@ -12,6 +12,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import (
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
@@ -159,7 +160,7 @@ class NewBlocks(Protocol):
     def blocks(self, group: int) -> Iterable[Block]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewState:
     """New content of a keyed state. replaces: True if none of the old content stays."""
 
@@ -313,7 +314,7 @@ class _Kept:
         self._next = next(self._sections, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewElements:
     """New content of an operator state: its elements, each as a piece."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _FORMS: Final = {
 ENCRYPTS: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobNames:
     """Names of Spark jobs: tags to find them by, a description for Spark's page.
 

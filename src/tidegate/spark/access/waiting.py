@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from flinkformat.frozen import frozen
 
 SETTINGS: Final = (
     "See spark.cores.max, spark.executor.instances, spark.executor.cores and "
@@ -15,7 +16,7 @@ _STARTING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """asked: slots asked for and not ended. given: those that Spark has given a core.
 
@@ -51,7 +52,7 @@ class Waiting:
         return _STARTING
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WaitingAfar:
     """Says as much as a server of Spark Connect tells: nothing of executors and other jobs.
 

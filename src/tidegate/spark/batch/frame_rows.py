@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from tidegate.errors import RestoreRefused
 from tidegate.model.elements import ArrowBatch
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.operators.sources.source import SourceReaderOperator
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FramePartitions:
     """How tasks find their rows. schema: of the records.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from tidegate.driver.starting.invitation import invitation
 from tidegate.errors import TidegateError
 from tidegate.transport.security import LinkSecurity
@@ -24,7 +24,7 @@ _LAST_S: Final = 1.0
 """How long the last words of tasks are waited for, once Spark has no task of the job any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverPlace:
     """Where executors find this process. bind: address to listen at. announce: how they dial it.
 

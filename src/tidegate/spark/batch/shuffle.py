@@ -12,13 +12,14 @@ whose rows are read.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from tidegate.api import ship
 from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.model.elements import RowBatch
@@ -72,7 +73,7 @@ BATCH_BYTES: Final = 1 << 20
 """Rows of Spark are given on once they hold about as much."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Committables:
     """Output of a sink that is to be committed once all tasks have ended."""
 
@@ -80,7 +81,7 @@ class Committables:
     data: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told:
     """A message of an operator to its coordinator."""
 
@@ -88,7 +89,7 @@ class Told:
     event: OperatorEvent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """Words of one task, and what it has done. failure: rows behind this are not all.
 
@@ -102,7 +103,7 @@ class Said:
     share: CheckpointAcknowledged | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """How the bytes of a record hold its fields, its key and its key group, one after another."""
 
@@ -222,7 +223,7 @@ def _binaries(records: NDArray[Any]) -> pa.Array:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Came:
     """A batch that came over an edge, or words. Records with times come in their order.
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from tidegate.api.functions import SnapshotContext
 from tidegate.clock import SystemClock
 from tidegate.model.chance import SeededChance
@@ -80,7 +81,7 @@ _TURNS_AT_ONCE: Final = 64
 _WAKE_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """A vertex as tasks of Spark get it.
 

@@ -15,10 +15,11 @@ import secrets
 import socket
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flinkformat.frozen import frozen
 from tidegate.config.log import print_line, process_log
 from tidegate.config.threads import thread_stacks
 from tidegate.metrics import GaugeCalls
@@ -64,7 +65,7 @@ UNHEARD_S: Final = 0.2
 """How long it waits where the driver was not reached."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SparkTask:
     """The task of Spark that a subtask is in. attempt: no two tasks have the same."""
 
@@ -76,7 +77,7 @@ class SparkTask:
         return TaskBegan(execution, SlotId(f"{host}-{pid}-{self.attempt}"), host, pid, self.stage)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastWords:
     """How a task has ended. figures: None where it has none."""
 
@@ -130,7 +131,7 @@ class _Silent:
     def ends(self, last: LastWords) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Alone:
     """The one subtask of a task, as the sampler sees it."""
 

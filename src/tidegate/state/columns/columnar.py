@@ -12,12 +12,12 @@ when it is written, off the loop, since NumPy and Arrow let go of the interprete
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from tidegate.errors import SerializerIncompatible, UserError
 from tidegate.state.columns.columns import (
     Columns,
@@ -184,7 +184,7 @@ class KeyedColumnStates:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrozenTable:
     """Columns of a pane, or the only ones, frozen at the barrier."""
 
@@ -198,7 +198,7 @@ class FrozenTable:
         yield from (column.frozen for column in self.columns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnsSnapshot:
     """Keys and columns as at the barrier: copied in steps on the loop, then written off it.
 

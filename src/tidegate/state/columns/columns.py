@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError, FormatError, SerializerIncompatible
 from tidegate.state.columns.column_pages import FrozenArray
 from tidegate.state.columns.key_rows import KeyRows, with_room
@@ -189,7 +189,7 @@ def _with_lists_copied(values: NDArray[Any]) -> NDArray[Any]:
     return np.fromiter(lists, object, len(values))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrozenColumn:
     """A column frozen at the barrier. packed: it has only values of its pane's rows."""
 
@@ -205,7 +205,7 @@ class FrozenColumn:
         return held if self.packed or len(held) == len(rows) else held.take(rows)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrozenRows:
     """Rows of a pane, or of all keys, frozen at the barrier.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import HandleAndLocalPath, IncrementalRemoteKeyedStateHandle
 from flinkformat.snapshots import SharingFilesStrategy
 from tidegate.errors import FormatError, StorageFailed
@@ -48,7 +48,7 @@ PART_BYTES: Final = 1 << 20
 """Bytes of a file that an upload has in memory, for each file that is on its way."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalPlace:
     """Where and how an operator may keep keyed state on disk. backend_id: UUID, as text."""
 

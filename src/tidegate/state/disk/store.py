@@ -11,12 +11,12 @@ from __future__ import annotations
 import shutil
 from collections import deque
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice, repeat
 from operator import setitem
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.state.manifest import CURRENT, check_folder
 from tidegate.errors import ConfigError, StorageFailed
 
@@ -62,7 +62,7 @@ class RocksDBMemory:
         self._opened += opened
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rows:
     """Rows to be written together. cleared: prefixes of keys that are deleted before all else."""
 
@@ -71,7 +71,7 @@ class Rows:
     cleared: Sequence[bytes] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """Entries that are written together. raw: of the library. cleared: as in `Rows`."""
 

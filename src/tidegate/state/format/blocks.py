@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FormatError, TidegateError
 from tidegate.typeinfo.decoders import msgpack_decoder
 
@@ -271,7 +271,7 @@ class Cursor:
         return shape.unpack(self.take(shape.size))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """A run of entries of one state in one key group.
 

@@ -14,11 +14,11 @@ is a full one, so that state that was migrated is in its new form.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import (
     HandleAndLocalPath,
     IncrementalRemoteKeyedStateHandle,
@@ -57,7 +57,7 @@ _GIVEN_UP_SHARE: Final = 8
 """One in this many key groups, at most, is written again in a checkpoint to be rid of a file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """Where a key group's section is: bytes of a file, and the name that checkpoints give that.
 
@@ -74,7 +74,7 @@ class Section:
     held: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     """State of a key group: sections in layers, and keys written since."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
+from flinkformat.frozen import frozen
 from tidegate.errors import FormatError
 from tidegate.state.format.blocks import MISSING, PRESENT, Block, KeyedStreamWriter, StateHeader
 from tidegate.state.format.encoding import Keys, encoded_as_declared, encoded_keys, paired
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Registered:
     """A requested state. keys: of the operator. namespace: type of what is beside the key, if any.
 
@@ -63,7 +64,7 @@ class Registered:
         return Block(PRESENT, index, len(piece.keys), names, values)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Restored:
     """A state of one handle as written: its blocks by key group."""
 
@@ -83,7 +84,7 @@ class Restored:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Live:
     """A table in a snapshot. groups: of which it has entries. pieces: gives those of a group."""
 

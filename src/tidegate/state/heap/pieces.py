@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ class Absent:
 ABSENT: Final = Absent()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Present:
     """Entries: these keys have these values."""
 
@@ -26,7 +27,7 @@ class Present:
     values: Sequence[object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """These keys have no entry."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError, SerializerIncompatible
 from tidegate.state.format.blocks import StateHeader
 from tidegate.state.user import kinds, ttl
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """A keyed state as the program describes it.
 

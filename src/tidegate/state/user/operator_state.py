@@ -7,9 +7,10 @@ broadcast map is one element.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NoReturn
 
+from flinkformat.frozen import frozen
 from flinkformat.handles import OperatorStreamStateHandle, StateDistribution, StateMetaInfo
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import ConfigError, RestoreRefused, UserError
@@ -144,7 +145,7 @@ class ReadBroadcastState:
         return self.keys()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Registered:
     descriptor: OperatorStateDescriptor | MapStateDescriptor
     mode: StateDistribution
@@ -159,7 +160,7 @@ class _Registered:
         return self.state.get()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Restored:
     header: StateHeader
     mode: StateDistribution

@@ -8,10 +8,10 @@ Source: Java Object Serialization Specification, chapter 6; docs/formats/metadat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from flinkformat.frozen import frozen
 from flinkformat.snapshots import (
     CheckpointProperties,
     CheckpointType,
@@ -67,7 +67,7 @@ FLAGS: Final = {
 """Fields by the names that they have in Java, in the order in which Java writes them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Class:
     """A class in the stream. fields: name, and True for a boolean."""
 
@@ -77,13 +77,13 @@ class _Class:
     parent: _Class | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Constant:
     kind: _Class
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Instance:
     kind: _Class
     fields: dict[str, object]

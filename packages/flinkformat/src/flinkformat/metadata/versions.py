@@ -6,10 +6,11 @@ Layout: docs/formats/metadata.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.errors import FormatError
+from flinkformat.frozen import frozen
 from flinkformat.handles import ByteStreamStateHandle
 from flinkformat.ids import OperatorId
 from flinkformat.key_groups import PARALLELISM_MAX
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from flinkformat.metadata.wire import Reader, Writer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Layout:
     """Layout of one version.
 

@@ -7,10 +7,10 @@ is refused by its name. Layout: docs/formats/flink-state.md, section 1.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkformat.errors import FormatError
+from flinkformat.frozen import frozen
 from flinkformat.metadata.wire import Reader, Writer
 from flinkformat.row import Row, RowKind
 from flinkformat.state.serializers import LONG, SIMPLE, VARIABLE, SimpleSerializer
@@ -34,7 +34,7 @@ _TYPEUTILS: Final = "org.apache.flink.api.common.typeutils.base."
 _RUNTIME: Final = "org.apache.flink.api.java.typeutils.runtime."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListSerializer:
     """``java.util.List`` as a Python list."""
 
@@ -56,7 +56,7 @@ class ListSerializer:
             self.element.write(writer, each)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapSerializer:
     """``java.util.Map`` as a Python dict."""
 
@@ -90,7 +90,7 @@ class MapSerializer:
         return None if reader.boolean("whether a value is null") else self.value.read(reader)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TupleSerializer:
     """``Tuple0`` to ``Tuple25`` as a tuple. java_class: one of these."""
 
@@ -112,7 +112,7 @@ class TupleSerializer:
             field.write(writer, each)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowSerializer:
     """``Row``, without field names. kinds: True if each row has its kind of change."""
 
@@ -152,7 +152,7 @@ class RowSerializer:
                 field.write(writer, each)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EitherSerializer:
     """``Either``: a value of one of two types."""
 
@@ -175,7 +175,7 @@ class EitherSerializer:
         (self.left if value.is_left else self.right).write(writer, value.value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NullableSerializer:
     """Any value, or None. padding: bytes that stand for a null, for values of a fixed length."""
 
@@ -203,7 +203,7 @@ class NullableSerializer:
             self.value.write(writer, value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TtlSerializer:
     """A value with the time of its last access. time: serializer of the times, always LONG."""
 
@@ -228,7 +228,7 @@ class TtlSerializer:
         self.value.write(writer, value.value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimerSerializer:
     """A timer. The encoding of its time sorts as numbers do."""
 

@@ -6,9 +6,9 @@ entries. Layout: docs/formats/flink-state.md, section 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.frozen import frozen
 from flinkformat.key_groups import key_group_prefix_bytes
 from flinkformat.state.composites import ListSerializer, MapSerializer, TimerSerializer, encode
 from flinkformat.state.serializers import VARIABLE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SEPARATOR: Final = b","
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlinkEntry:
     """Content of a state for a key, or a timer. value: of a timer, its time in milliseconds."""
 
@@ -39,7 +39,7 @@ def timer_entry(state: FlinkState, key_group: int, timer: Timer) -> FlinkEntry:
     return FlinkEntry(state, key_group, timer.key, timer.namespace, timer.timestamp_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PairRead:
     """An entry, or one entry of a map. place: the same for all entries of one map."""
 

@@ -5,11 +5,11 @@ Layout: docs/formats/flink-state.md, sections 3 and 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.errors import FormatError
+from flinkformat.frozen import frozen
 from flinkformat.state.composites import (
     ListSerializer,
     MapSerializer,
@@ -44,7 +44,7 @@ class BackendStateType(Enum):
     KEY_VALUE_V2 = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlinkState:
     """A state in a header.
 
@@ -80,7 +80,7 @@ class FlinkState:
         return self.type in _KEYED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlinkKeyedHeader:
     """Header of a stream of keyed state. compressed: each key group by itself, with snappy."""
 
@@ -89,7 +89,7 @@ class FlinkKeyedHeader:
     states: tuple[FlinkState, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlinkOperatorHeader:
     """Header of a stream of operator state. compressed: everything after it, with snappy."""
 

@@ -5,10 +5,10 @@ Layout: docs/formats/flink-state.md, section 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkformat.errors import FormatError
+from flinkformat.frozen import frozen
 from flinkformat.handles import StateMetaInfo
 from flinkformat.metadata.wire import Reader, Writer
 from flinkformat.state import snappy
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flinkformat.state.headers import FlinkState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlinkOperatorState:
     """An operator state of one subtask. elements: for a broadcast state, one whole dict."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkformat.errors import FormatError
+from flinkformat.frozen import frozen
 from flinkformat.handles import (
     ChangelogStateBackendHandle,
     IncrementalRemoteKeyedStateHandle,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flinkformat.state.operator_state import FlinkOperatorState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlinkKeyedState:
     """Keyed state of one subtask of an operator.
 

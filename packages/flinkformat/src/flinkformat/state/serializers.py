@@ -8,10 +8,10 @@ docs/formats/flink-state.md, sections 1 and 2.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from flinkformat.frozen import frozen
 from flinkformat.state.values import (
     GlobalWindow,
     Instant,
@@ -61,7 +61,7 @@ class FlinkSerializer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SimpleSerializer:
     """A serializer without parts. name: of the type, as in Flink's documentation."""
 

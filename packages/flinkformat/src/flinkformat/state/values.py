@@ -8,17 +8,17 @@ says why there is none.
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, cast
 
+from flinkformat.frozen import frozen
 from flinkformat.row import Row
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a time without zone
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalDate:
     """A day of the calendar."""
 
@@ -27,7 +27,7 @@ class LocalDate:
     day: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalTime:
     """A time of the day, without a zone."""
 
@@ -37,7 +37,7 @@ class LocalTime:
     nano: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalDateTime:
     """A day and a time of day, without zone."""
 
@@ -45,7 +45,7 @@ class LocalDateTime:
     time: LocalTime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instant:
     """A point in time. nano: 0 to 999,999,999, beside the seconds since 1970 in UTC."""
 
@@ -53,7 +53,7 @@ class Instant:
     nano: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqlTimestamp:
     """``java.sql.Timestamp``. millis: since 1970 in UTC. nano: of the second, those included."""
 
@@ -61,7 +61,7 @@ class SqlTimestamp:
     nano: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeWindow:
     """The event times from start (inclusive) to end (exclusive), milliseconds."""
 
@@ -69,12 +69,12 @@ class TimeWindow:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GlobalWindow:
     """The one window that holds all of a key."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Either:
     """One of two types of values."""
 
@@ -82,7 +82,7 @@ class Either:
     value: object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TtlValue:
     """A value with the processing time of its last access, milliseconds since 1970."""
 
@@ -90,7 +90,7 @@ class TtlValue:
     value: object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timer:
     """A timer that belongs to a key."""
 
