@@ -5,6 +5,8 @@ the other: as stages of Tidegate, and by `groupBy().applyInPandas` with the same
 result for each row. By declared aggregates, with a row for each key at the end: Tidegate's, from
 files and from a DataFrame, and Spark's native `groupBy().agg()`. Each run has a process and a
 session of its own with two cores; seconds are those of the job alone, and contenders take turns.
+Beside them stands the memory of the largest of Spark's Python workers: `--keys 1` shows that it
+does not hold the rows of a key.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,16 +52,31 @@ def write_rows(folder: Path, rows: int, keys: int) -> None:
 
 
 class Taken:
-    """Seconds of a job, and those of processors in all processes: the driver, Spark and workers."""
+    """Seconds of a job, and those of processors in all processes: the driver, Spark and workers.
 
-    seconds = processor_seconds = 0.0
+    worker_mb: the memory of the largest worker, looked at ten times a second.
+    """
+
+    seconds = processor_seconds = worker_mb = 0.0
 
     def __enter__(self) -> None:
+        self._done = threading.Event()
+        self._looking = threading.Thread(target=self._look, daemon=True)
+        self._looking.start()
         self.processor_seconds, self.seconds = -processor_seconds(), -time.monotonic()
 
     def __exit__(self, *error: object) -> None:
         self.seconds += time.monotonic()
         self.processor_seconds += processor_seconds()
+        self._done.set()
+        self._looking.join()
+
+    def _look(self) -> None:
+        while not self._done.wait(0.1):
+            for each in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if "java" not in each.name():
+                        self.worker_mb = max(self.worker_mb, each.memory_info().rss / 1e6)
 
 
 def processor_seconds() -> float:
@@ -209,7 +228,7 @@ def main() -> None:
         run = dict(zip(CONTENDERS, runs, strict=True))[args.only]
         taken = Taken()
         run(args.folder, args.parallelism, taken)
-        print(f"took {taken.seconds:.2f} {taken.processor_seconds:.2f}")
+        print(f"took {taken.seconds:.2f} {taken.processor_seconds:.2f} {taken.worker_mb:.0f}")
         return
     with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
         folder = args.folder or f"{made}/rows"
@@ -219,11 +238,11 @@ def main() -> None:
         for number in range(args.rounds):
             for contender in args.contenders:
                 load = os.getloadavg()[0]
-                seconds, of_processors = alone(contender, folder, args.parallelism)
+                seconds, of_processors, mb = alone(contender, folder, args.parallelism)
                 taken[contender].append((seconds, of_processors))
                 print(
                     f"round {number + 1}  {contender:20} {seconds:8.1f} s  {of_processors:8.1f} "
-                    f"processor s  (load before {load:.1f})",
+                    f"processor s, a worker {mb:6,.0f} MB  (load before {load:.1f})",
                     flush=True,
                 )
     print(f"{args.rows:,} rows, {args.keys:,} keys; seconds, and seconds of processors")
@@ -236,7 +255,7 @@ def main() -> None:
                 print(f"{own} {ours:.1f} s, {other} {theirs:.1f} s: {theirs / ours:.2f}×")
 
 
-def alone(contender: str, folder: str, parallelism: int) -> tuple[float, float]:
+def alone(contender: str, folder: str, parallelism: int) -> tuple[float, float, float]:
     asked = ["--only", contender, "--folder", folder, "--parallelism", str(parallelism)]
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.batch_on_spark", *asked],
@@ -245,8 +264,8 @@ def alone(contender: str, folder: str, parallelism: int) -> tuple[float, float]:
         timeout=LIMIT_S,
         check=True,
     )
-    seconds, of_processors = map(float, ran.stdout.split("took ")[1].split())
-    return seconds, of_processors
+    seconds, of_processors, worker_mb = map(float, ran.stdout.split("took ")[1].split())
+    return seconds, of_processors, worker_mb
 
 
 if __name__ == "__main__":
