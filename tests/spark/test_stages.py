@@ -50,21 +50,25 @@ def rows_for(
     return iter(rows.take(order).combine_chunks().to_batches(max_chunksize=ROWS_AT_ONCE))
 
 
+def stage_of(graph: JobGraph, vertex: VertexId, coordinators: Coordinators) -> Stage:
+    return Stage(
+        JobId("0" * 32),
+        graph.topology,
+        vertex,
+        graph.plans[vertex],
+        task_settings(graph),
+        coordinators.events(vertex),
+        combiners=combiners(graph, vertex),
+    )
+
+
 def run_by_hand(graph: JobGraph) -> tuple[list[Any], list[Said]]:
     """The rows that were collected, and what the tasks said."""
     coordinators = Coordinators(graph, {}, goes_on=False)
     coordinators.start()
     made: dict[VertexId, pa.Table] = {}
     for vertex in graph.topology.vertices:
-        stage = Stage(
-            JobId("0" * 32),
-            graph.topology,
-            vertex.id,
-            graph.plans[vertex.id],
-            task_settings(graph),
-            coordinators.events(vertex.id),
-            combiners=combiners(graph, vertex.id),
-        )
+        stage = stage_of(graph, vertex.id, coordinators)
         parts: list[pa.RecordBatch] = []
         for index in range(stage.parallelism):
             place = SparkTask(7 + index, 0)
@@ -98,6 +102,41 @@ def test_a_program_finds_the_same_in_stages(name: str) -> None:
 def test_records_of_two_streams_are_one_sequence_in_stages() -> None:
     found, _ = run_by_hand(graph_of(two_streams_in_one_order_of_time))
     assert sorted(found, key=repr) == sorted(with_limits(), key=repr)
+
+
+def test_a_task_passes_rows_of_a_key_on_before_it_has_taken_the_next() -> None:
+    """Of a key with many rows no more is held than the part of them that Spark gave last."""
+    one_key = graph_of(
+        lambda env: env.from_sequence(1, 400_000).key_by(lambda n: 0).map(str).rebalance().map(len)
+    )
+    coordinators = Coordinators(one_key, {}, goes_on=False)
+    coordinators.start()
+    vertices = [vertex.id for vertex in one_key.topology.vertices]
+    first, keyed = (stage_of(one_key, vertex, coordinators) for vertex in vertices[:2])
+    rows: list[pa.RecordBatch] = []
+    for index in range(first.parallelism):
+        rows += run_task(first, index, SparkTask(index, 0), rows_for(first, index, {}))
+    made = {first.vertex: pa.Table.from_batches(rows)}
+    taken = 0
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        nonlocal taken
+        for row in (batch.slice(at, 1) for batch in batches for at in range(len(batch))):
+            taken += 1
+            yield row
+
+    unanswered = dict[int, list[int]]()
+    for index in range(keyed.parallelism):
+        taken, answered = 0, 0
+        rows_in = counted(rows_for(keyed, index, made))
+        for batch in run_task(keyed, index, SparkTask(9 + index, 0), rows_in):
+            if len(batch):
+                unanswered.setdefault(index, []).append(taken - answered)
+                answered = taken
+    [of_the_key] = [
+        each for each in unanswered.values() if sum(each) > len(made[first.vertex]) // 2
+    ]
+    assert max(of_the_key) <= sum(of_the_key) // 3
 
 
 def test_tasks_behind_one_that_has_failed_do_nothing_and_hand_the_failure_on() -> None:
