@@ -37,6 +37,8 @@ GROUPS = (SPARK, SPARK_PROGRAMS, "kafka", "cluster")
 """Of tests that one process runs one after the other."""
 SOCKETS_OF_PYSPARK = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 """It leaves sockets to its gateway open. Ours are an error in every other process of tests."""
+LIVES_SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Flags of Java for Spark: tests end before the better code of its second compiler pays."""
 ENDS_WITHIN_S = 60.0
 HANGS_S = 120.0
 """How long a test may go on behind its time limit before it ends its process: the limit is a
@@ -54,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", LIVES_SHORT)
     if config.getoption("--by-row"):
         object.__setattr__(TRACE_FUNCTIONS, "default", False)
     if hasattr(config, "workerinput"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.conftest import LIVES_SHORT
 from tests.e2e.watch import until
 from tests.house.source import ROOT
 
@@ -35,6 +36,7 @@ class ConnectServer:
         env = {
             **{key: value for key, value in os.environ.items() if not key.startswith("SPARK_")},
             "SPARK_HOME": str(home),
+            "SPARK_SUBMIT_OPTS": LIVES_SHORT,
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_LOG_DIR": str(folder),
             "SPARK_PID_DIR": str(folder),

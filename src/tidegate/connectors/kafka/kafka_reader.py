@@ -166,39 +166,36 @@ class KafkaReader:
     def _take(self, messages: Sequence[Message]) -> RowBatch:
         values: list[object] = []
         times: list[int] = []
-        timed, ended = True, False
+        reached: dict[tuple[str, int], int] = {}
+        timed = True
         for message in messages:
-            place = (message.topic(), message.partition())
+            place = cast("tuple[str, int]", (message.topic(), message.partition()))
             error = message.error()
-            split = self._splits.get(cast("tuple[str, int]", place))
+            split = self._splits.get(place)
             if split is None:
                 self._check_client(error)
                 continue
             offset = cast("int", message.offset())
             if error is not None:
-                self._check_partition(split, error)
+                self._check_partition(split, reached.get(place, split.offset), error)
                 # Transaction markers have offsets too; skip those after the last record.
-                ended |= self._move(split, offset)
+                reached[place] = offset
                 continue
             if split.stop is not None and offset >= split.stop:
-                ended |= self._move(split, split.stop)
+                reached[place] = split.stop
                 continue
-            ended |= self._move(split, offset + 1)
+            reached[place] = offset + 1
             value = self._value(split, offset, message.value())
             if value is not None:
                 kind, ms = message.timestamp()
                 timed &= kind != TIMESTAMP_NOT_AVAILABLE
                 values.append(value)
                 times.append(ms)
-        if ended:
+        for place, offset in reached.items():
+            self._splits[place] = replace(self._splits[place], offset=offset)
+        if any(self._splits[place].ended for place in reached):
             self._assign()
         return RowBatch(values, times if timed and values else None)
-
-    def _move(self, split: KafkaSplit, offset: int) -> bool:
-        """Advances a partition to this record; returns True if the partition ends so."""
-        moved = replace(split, offset=offset)
-        self._splits[split.place.topic, split.place.partition] = moved
-        return moved.ended
 
     def _value(self, split: KafkaSplit, offset: int, data: bytes | None) -> object:
         if data is None:
@@ -231,12 +228,12 @@ class KafkaReader:
                 remedy="Check the security properties, and what this user may read.",
             )
 
-    def _check_partition(self, split: KafkaSplit, error: KafkaError) -> None:
+    def _check_partition(self, split: KafkaSplit, offset: int, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
             return
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # pyright: ignore[reportPrivateUsage]
             raise ConfigError(
-                f"The next record of partition {split.place} is number {split.offset}, which is "
+                f"The next record of partition {split.place} is number {offset}, which is "
                 f"not there: {error.str()}. Kafka has deleted it, or the topic was created again",
                 where=self._where,
                 remedy="To go on with what there is, and do without the rest, set the property "
