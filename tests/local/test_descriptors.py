@@ -24,6 +24,19 @@ slot = env.from_collection([1]).map(limit).execute_and_collect(limit=1)
 print(json.dumps([limit(0), *slot]))
 """
 
+WITHOUT_OUTPUTS = """
+import pathlib, sys
+from tidegate import StreamExecutionEnvironment
+
+def doubled(n):
+    print("in a slot", n)
+    return 2 * n
+
+env = StreamExecutionEnvironment.local(2)
+rows = env.from_collection([1, 2, 3]).map(doubled).execute_and_collect(limit=10)
+pathlib.Path(sys.argv[1]).write_text(str(sorted(rows)))
+"""
+
 SHORTAGE = """
 import json, os, resource, signal, sys, time
 from tidegate import Configuration, JobStatus, StreamExecutionEnvironment
@@ -107,3 +120,16 @@ def test_a_driver_without_descriptors_goes_on_and_says_what_to_do(
     status, told = output_of(SHORTAGE, str(tmp_path / "checkpoints"), tolerated, more)
     assert status == "CANCELED"
     assert more == "kill" or ("Too many open files" in told and "ulimit" in told)
+
+
+@pytest.mark.parametrize("closed", ["", ">&-", "<&-", "<&- >&- 2>&-"])
+def test_a_program_runs_without_standard_input_and_outputs(closed: str, tmp_path: Path) -> None:
+    """A daemon has none: what is opened next must not take their place."""
+    program, found = tmp_path / "program.py", tmp_path / "found"
+    program.write_text(WITHOUT_OUTPUTS)
+    ran = subprocess.run(
+        ["bash", "-c", f'exec "$0" "$@" {closed}', sys.executable, str(program), str(found)],
+        timeout=END_S,
+        capture_output=True,
+    )
+    assert (ran.returncode, found.read_text()) == (0, "[2, 4, 6]"), ran.stderr.decode()

@@ -16,6 +16,7 @@ from typing import Final
 
 import flinkformat
 from tidegate.minicluster.messages import CHANNEL_TIMEOUT_S
+from tidegate.model.descriptors import fill_standard
 
 END_TIMEOUT_S: Final = 0.5
 """How long the end of a program waits for its fork server, which may wait for slots longer."""
@@ -104,6 +105,7 @@ class Forking:
             )
         if self._link is not None:
             self._link.close()
+        fill_standard()
         self._link, servers = socket.socketpair()
         self._link.settimeout(CHANNEL_TIMEOUT_S)
         with servers:
