@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from tidegate.model.ids import CheckpointId, JobId
 from tidegate.operators.map import FilterOperator, MapOperator
 from tidegate.operators.sinks.sink import SinkOperator
 from tidegate.operators.sources.source import SourceReaderOperator
+from tidegate.typeinfo.types import TypeInformation, Types
 
 
 def in_progress(folder: Path) -> list[str]:
@@ -487,14 +489,40 @@ def test_columns_that_change_begin_a_new_part(
     assert numbers(tmp_path) == [1, 2, 3, 4]
 
 
-def test_a_schema_holds_rows_to_its_types(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pa.schema([("n", pa.int32()), ("s", pa.string())]),
+        Types.ROW_NAMED(["n", "s"], [Types.INT(), Types.STRING()]),
+    ],
+    ids=["Arrow's", "a type"],
+)
+def test_a_schema_holds_rows_to_its_types(
+    world: World, tmp_path: Path, columns: pa.Schema | TypeInformation
+) -> None:
     schema = pa.schema([("n", pa.int32()), ("s", pa.string())])
     committed(
-        world, FileSink.parquet(str(tmp_path), schema), [{"n": 1}], arrow({"n": [2], "s": ["a"]})
+        world, FileSink.parquet(str(tmp_path), columns), [{"n": 1}], arrow({"n": [2], "s": ["a"]})
     )
     table = pq.read_table(visible(tmp_path)[0])
     assert table.schema.equals(schema)
     assert table.to_pylist() == [{"n": 1, "s": None}, {"n": 2, "s": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (partial(FileSink.parquet, "out"), "FileSink"),
+        (partial(FileSink.csv, "out"), "FileSink"),
+        (partial(FileSource.csv, "in"), "FileSource"),
+        (partial(FileSource.json, "in"), "FileSource"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused_by_name(make: Callable[..., object], where: str) -> None:
+    with pytest.raises(ConfigError, match=r"The schema is \{'n': 'int'\}") as refused:
+        make(schema={"n": "int"})
+    assert refused.value.where == where
+    assert "pyarrow.Schema" in refused.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from flinkformat.row import Row
-from tidegate.errors import GraphError
+from tidegate.errors import ConfigError, GraphError
 from tidegate.model.duration import Instant
 from tidegate.typeinfo.pickling import pickled_value, unpickled_value
 from tidegate.typeinfo.types import (
@@ -121,6 +121,22 @@ def schema_of(type_info: TypeInformation) -> pa.Schema:
         _check(type_info, "")
         return pa.schema(_column_fields(type_info))
     return pa.schema([pa.field("value", arrow_type_of(type_info))])
+
+
+def schema_bytes(columns: object, where: str) -> bytes:
+    """A schema as Arrow serialises it, of columns that a user has given, or of a type of records.
+
+    Raises ConfigError for what is neither, GraphError for a type that has no Arrow type.
+    """
+    if isinstance(columns, TypeInformation):
+        columns = schema_of(columns)
+    if isinstance(columns, pa.Schema):
+        return columns.serialize().to_pybytes()
+    raise ConfigError(
+        f"The schema is {columns!r}",
+        where=where,
+        remedy="Give a pyarrow.Schema, or a type such as Types.ROW_NAMED(['id'], [Types.LONG()]).",
+    )
 
 
 def _check(type_info: TypeInformation, path: str) -> None:

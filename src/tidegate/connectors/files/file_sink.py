@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         BulkWriterFactory,
         Encoder,
     )
+    from tidegate.typeinfo.types import TypeInformation
 
 
 @frozen
@@ -49,7 +50,7 @@ class FileSink:
     @staticmethod
     def parquet(
         path: str,
-        schema: pa.Schema | None = None,
+        schema: pa.Schema | TypeInformation | None = None,
         *,
         prefix: str = "part",
         compression: str = "zstd",
@@ -60,7 +61,7 @@ class FileSink:
     @staticmethod
     def csv(
         path: str,
-        schema: pa.Schema | None = None,
+        schema: pa.Schema | TypeInformation | None = None,
         *,
         prefix: str = "part",
         delimiter: str = ",",
@@ -151,7 +152,9 @@ class FileSinkBuilder:
 
 
 def _builder(
-    path: str, encoding: ParquetEncoding | CsvEncoding | LinesEncoding, schema: pa.Schema | None
+    path: str,
+    encoding: ParquetEncoding | CsvEncoding | LinesEncoding,
+    schema: pa.Schema | TypeInformation | None,
 ) -> FileSinkBuilder:
     def make(names: OutputFileConfig, buckets: BucketAssigner, rolling: RollingPolicy) -> FileSink:
         return replace(
@@ -167,7 +170,7 @@ def _builder(
 def _made(
     path: str,
     encoding: ParquetEncoding | CsvEncoding | LinesEncoding,
-    schema: pa.Schema | None,
+    schema: pa.Schema | TypeInformation | None,
     prefix: str,
 ) -> FileSink:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", prefix):
@@ -176,5 +179,9 @@ def _made(
             where="FileSink",
             remedy="Begin with a letter or digit; go on with these, '.', '-' and '_'.",
         )
-    data = None if schema is None else schema.serialize().to_pybytes()
+    data = None
+    if schema is not None:
+        from tidegate.typeinfo.arrow import schema_bytes  # lines of text do without Arrow
+
+        data = schema_bytes(schema, "FileSink")
     return FileSink(paths.absolute(str(path)), encoding, data, prefix)

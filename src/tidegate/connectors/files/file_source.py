@@ -69,7 +69,7 @@ class FileSource:
     @staticmethod
     def csv(
         *location: str,
-        schema: pa.Schema | None = None,
+        schema: pa.Schema | TypeInformation | None = None,
         delimiter: str = ",",
         header: bool = True,
         newlines_in_values: bool = False,
@@ -89,14 +89,14 @@ class FileSource:
 
     @staticmethod
     def json(
-        *location: str, schema: pa.Schema | None = None, rate: float | None = None
+        *location: str, schema: pa.Schema | TypeInformation | None = None, rate: float | None = None
     ) -> FileSource:
         """A source of files with a JSON value a line. schema: for Arrow batches; None finds it."""
         return _made(JsonFormat(schema=_serialised(schema)), location).rate(rate)
 
     @staticmethod
     def json_lines(
-        *location: str, schema: pa.Schema | None = None, rate: float | None = None
+        *location: str, schema: pa.Schema | TypeInformation | None = None, rate: float | None = None
     ) -> FileSource:
         """Another name of ``json``."""
         return FileSource.json(*location, schema=schema, rate=rate)
@@ -248,5 +248,9 @@ def _made(
     return FileSource(file_format, tuple(paths.absolute(str(place)) for place in locations))
 
 
-def _serialised(schema: pa.Schema | None) -> bytes | None:
-    return None if schema is None else schema.serialize().to_pybytes()
+def _serialised(schema: pa.Schema | TypeInformation | None) -> bytes | None:
+    if schema is None:
+        return None
+    from tidegate.typeinfo.arrow import schema_bytes  # programs without columns do without Arrow
+
+    return schema_bytes(schema, "FileSource")
