@@ -123,7 +123,7 @@ def schema_of(type_info: TypeInformation) -> pa.Schema:
     return pa.schema([pa.field("value", arrow_type_of(type_info))])
 
 
-def schema_bytes(columns: object, where: str) -> bytes:
+def schema_bytes(columns: Any, where: str) -> bytes:
     """A schema as Arrow serialises it, of columns that a user has given, or of a type of records.
 
     Raises ConfigError for what is neither, GraphError for a type that has no Arrow type.
