@@ -16,7 +16,7 @@ from typing import Final
 
 import flinkformat
 from tidegate.minicluster.messages import CHANNEL_TIMEOUT_S
-from tidegate.model.descriptors import fill_standard
+from tidegate.transport.standard import fill_standard
 
 END_TIMEOUT_S: Final = 0.5
 """How long the end of a program waits for its fork server, which may wait for slots longer."""

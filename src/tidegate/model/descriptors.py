@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import errno
-import os
 import sys
 from typing import Final
 
@@ -21,24 +20,11 @@ REMEDY: Final = (
     "opens files without closing them."
 )
 
-_STANDARD_ERROR: Final = 2
 _CODECS: Final = ("ascii", "latin-1", "idna", "utf-16-le", "utf-16-be")
-
-
-def fill_standard() -> None:
-    """Opens the null device in place of a standard input or output that is closed.
-
-    A socket would get its number: prints would go into that, and libuv, which takes it for a fault
-    of the program, would abort the process where it closes one.
-    """
-    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
-        os.set_inheritable(opened, True)
-    os.close(opened)
 
 
 def make_room() -> None:
     """Raises the limit of open files to what is allowed; loads modules while they can be opened."""
-    fill_standard()
     for codec in _CODECS:  # modules, which Python would read when they are first used
         codecs.lookup(codec)
     if sys.platform == "win32":

@@ -15,6 +15,7 @@ from tidegate.model.addresses import address_of, host_and_port, parted
 from tidegate.transport.accepting import BACKLOG, Acceptor, Guest
 from tidegate.transport.handshake import HANDSHAKE_FRAME_MAX, NONCE_BYTES, TAG_BYTES, Handshake
 from tidegate.transport.keys import TLS_NAME, fingerprint, link_contexts, own_fingerprint
+from tidegate.transport.standard import fill_standard
 from tidegate.transport.wire import (
     FRAME_BYTES_MAX,
     Accept,
@@ -39,6 +40,7 @@ _HEAR_FIRST_S = 1.0
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Loop factory of a process: uvloop's if installed."""
+    fill_standard()
     if sys.platform == "win32":
         return None
     import uvloop
