@@ -60,12 +60,20 @@ def has_behaviour(node: ast.ClassDef) -> bool:
     bases = {ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases}
     if bases & {"Protocol", "Enum", "NamedTuple", "TypedDict"} or node.name.endswith("Error"):
         return False
-    return not any("frozen" in ast.unparse(each) for each in node.decorator_list)
+    return not any("frozen=True" in text or is_frozen(text) for text in decorators(node))
 
 
 def is_dataclass(node: ast.ClassDef) -> bool:
-    decorators = " ".join(ast.unparse(each) for each in node.decorator_list)
-    return "dataclass" in decorators or "frozen" in decorators
+    return any("dataclass" in text or is_frozen(text) for text in decorators(node))
+
+
+def decorators(node: ast.ClassDef) -> list[str]:
+    return [ast.unparse(each) for each in node.decorator_list]
+
+
+def is_frozen(decorator: str) -> bool:
+    """True for ``@frozen``, with options or without; not for what only has the word in it."""
+    return decorator.split("(")[0] == "frozen"
 
 
 def parameters(node: ast.ClassDef) -> int:
