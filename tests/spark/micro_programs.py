@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +146,18 @@ class Program:
         return sorted((r["a"], r["b"]) for r in committed_rows(self.out) if r["what"] == what)
 
 
-def run_query(spark: SparkSession, folder: Path, program: Program, parallelism: int = 2) -> None:
+def run_query(
+    spark: SparkSession,
+    folder: Path,
+    program: Callable[[StreamExecutionEnvironment, DataStream[Any]], None],
+    parallelism: int = 2,
+    **configuration: object,
+) -> None:
     """Runs all that is there, a file a batch. Raises what ends it."""
     stream = spark.readStream.schema("number bigint").option("maxFilesPerTrigger", 1)
-    batches = MicroBatches(program, folder / "state", parallelism=parallelism)
+    batches = MicroBatches(
+        program, folder / "state", parallelism=parallelism, configuration=configuration
+    )
     query = (
         stream.parquet(str(folder / "in"))
         .writeStream.foreachBatch(batches)

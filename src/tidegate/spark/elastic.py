@@ -33,6 +33,7 @@ from tidegate.spark.access.access import (
     tell_of_plain_rpc,
 )
 from tidegate.spark.batch.client import start_batch
+from tidegate.spark.batch.final_snapshot import savepoint_in
 from tidegate.spark.batch.listening import DriverPlace
 from tidegate.spark.session import is_final, lost, session_for
 from tidegate.spark.shipping import Shipment, ship
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
     from tidegate.spark.access.access import SparkAccess
+    from tidegate.spark.batch.final_snapshot import Ending
 
 TASK_TRIES = 4
 """How often Spark runs a task of a batch that dies; its own number for clusters."""
@@ -71,11 +73,21 @@ _ENDED_FROM_OUTSIDE = ("cancelled", "canceled", "SparkContext was shut down", "w
 
 
 class SparkRuntime:
-    """Runs jobs in a Spark session, in elastic mode."""
+    """Runs jobs in a Spark session, in elastic mode.
 
-    def __init__(self, configuration: Configuration, spark: object | None = None) -> None:
+    ending: snapshot that batches end with; None for a savepoint, if their settings ask for one.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        spark: object | None = None,
+        *,
+        ending: Ending | None = None,
+    ) -> None:
         self._configuration = configuration
         self._spark = spark
+        self._ending = ending
 
     @property
     def _shuffles(self) -> bool:
@@ -101,9 +113,11 @@ class SparkRuntime:
         if not is_loopback(address.bind):
             tell_of_plain_rpc(access, process_log().bind(job=graph.name))
         if shuffles:
-            savepoints = self._configuration.get(execution.END_WITH_SAVEPOINT)
+            ending = self._ending
+            if ending is None and (folder := self._configuration.get(execution.END_WITH_SAVEPOINT)):
+                ending = savepoint_in(folder)
             place = DriverPlace(address.bind, address.announce, address.ports, access.page)
-            return start_batch(graph, access, place, savepoints, shipment)
+            return start_batch(graph, access, place, ending, shipment)
         security = LinkSecurity(graph.settings.links, address.bind)
         ports = address.ports or graph.settings.slot.port_range
         network = security.network(announce=address.announce, ports=ports)

@@ -1,23 +1,32 @@
 """Programs under Spark's Structured Streaming: each micro-batch is a batch that goes on.
 
 For clusters that allow no long tasks. Spark reads the source and numbers the batches; state, event
-time, timers and sinks are Tidegate's. A micro-batch starts from the snapshot of the one before it,
-and ends with its own; sinks commit once that is complete. So a batch that Spark repeats after a
-failure starts from where it started before, and where its snapshot is complete already it only
-commits what that holds.
+time, timers and sinks are Tidegate's. A micro-batch starts from the checkpoint of the one before
+it, and ends with its own, whose number is the batch's and one; sinks commit once that is complete.
+So a batch that Spark repeats after a failure starts from where it started before, and where its
+checkpoint is complete already it only commits what that holds.
+
+    <directory>/job                          the id under which the checkpoints are kept
+    <directory>/<id>/chk-<n>/                a checkpoint, see `tidegate.storage.paths`
+    <directory>/<id>/chk-<n>/committed       what it holds has been committed
+    <directory>/<id>/shared/                 files of state that several of them name
 """
 
 from __future__ import annotations
 
+import secrets
 from os import fspath
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import execution, reporting
-from tidegate.config.configuration import Configuration
+from tidegate.config.execution import RuntimeExecutionMode
 from tidegate.config.recovery import RESTORE_PATH
 from tidegate.datastream.environment import StreamExecutionEnvironment
+from tidegate.datastream.process.outside import configuration_from_outside
 from tidegate.errors import ConfigError
-from tidegate.snapshots.folders import list_savepoints
+from tidegate.model.ids import CheckpointId, JobId
+from tidegate.spark.batch.final_snapshot import CheckpointSeries, savepoint_in
+from tidegate.spark.elastic import SparkRuntime
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -29,11 +38,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.datastream.stream import DataStream
+    from tidegate.spark.batch.final_snapshot import Ending
 
-_DONE: Final = "committed"
+_JOB: Final = "job"
+_COMMITTED: Final = "committed"
+_AGAIN: Final = "again"
 _ROWS: Final = "micro-batch"
-RETAINED: Final = 2
-"""Snapshots that are kept: Spark repeats the last batch at most."""
 
 
 class MicroBatches:
@@ -66,52 +76,62 @@ class MicroBatches:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Runs one micro-batch. Raises what its job ends with; ConfigError without its state."""
-        store = Stores().open(self._directory)
-        done = paths.join(_folder(batch_id), _DONE)
-        if store.info(done) is not None:
+        series, number = self._series(), CheckpointId(batch_id + 1)
+        committed = paths.join(series.path(number), _COMMITTED)
+        if self._is_file(committed):
             return
-        if (own := self._snapshot(batch_id)) is not None:
-            self._run(frame.limit(0), own, paths.join(_folder(batch_id), "again"))
+        own = series.path(number)
+        if self._is_complete(own):
+            self._run(frame.limit(0), own, savepoint_in(paths.join(own, _AGAIN)))
         else:
-            self._run(frame, self._before(batch_id), _folder(batch_id))
-        store.open_new(done).close()
-        if batch_id >= RETAINED:
-            store.delete_folder(_folder(batch_id - RETAINED))
+            self._run(frame, self._before(series, batch_id), series.next(number))
+        store, name = Stores().locate(committed)
+        store.open_new(name).close()
 
-    def _run(self, frame: DataFrame, start: str | None, folder: str) -> None:
-        configuration = Configuration.from_dict(self._configuration)
-        if reporting.SUMMARY.key not in self._configuration:
-            configuration.set(reporting.SUMMARY, False)
-        if start is not None:
-            configuration.set(RESTORE_PATH, start)
-        env = StreamExecutionEnvironment.on_spark(
-            frame.sparkSession, self._parallelism, configuration=configuration
+    def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
+        session = frame.sparkSession
+        env = StreamExecutionEnvironment(
+            lambda configuration: SparkRuntime(configuration, session, ending=ending),
+            configuration_from_outside(self._configuration),
+            session=lambda _: session,
         )
-        env.set_runtime_mode(execution.RuntimeExecutionMode.BATCH)
-        env.end_with_savepoint(paths.join(self._directory, folder))
+        settings: dict[str, object] = {execution.RUNTIME_MODE.key: RuntimeExecutionMode.BATCH}
+        if reporting.SUMMARY.key not in self._configuration:
+            settings[reporting.SUMMARY.key] = False
+        if start is not None:
+            settings[RESTORE_PATH.key] = start
+        if self._parallelism is not None:
+            settings[execution.PARALLELISM.key] = self._parallelism
+        env.configure(settings)
         rows = env.from_spark(frame, folder=self._directory).uid(_ROWS)
         self._program(env, rows)
         env.execute(self._name)
 
-    def _before(self, batch_id: int) -> str | None:
-        """The snapshot of the batch before; None for the first one."""
+    def _series(self) -> CheckpointSeries:
+        store = Stores().open(self._directory)
+        if store.info(_JOB) is None:
+            with_id = store.open_new(_JOB)
+            with_id.write(secrets.token_hex(16).encode())
+            with_id.close()
+        return CheckpointSeries(self._directory, JobId(store.read(_JOB).decode()))
+
+    def _before(self, series: CheckpointSeries, batch_id: int) -> str | None:
+        """The checkpoint of the batch before; None for the first one."""
         if batch_id == 0:
             return None
-        if (found := self._snapshot(batch_id - 1)) is None:
+        before = series.path(CheckpointId(batch_id))
+        if not self._is_complete(before):
             raise ConfigError(
                 f"There is no state of micro-batch {batch_id - 1}, so {batch_id} cannot go on",
                 where=self._directory,
                 remedy="Each query has a folder of its own for its state, which begins and goes "
                 "with its checkpointLocation: put back the one, or begin with new ones of both.",
             )
-        return found
+        return before
 
-    def _snapshot(self, batch_id: int) -> str | None:
-        folder = paths.join(self._directory, _folder(batch_id))
-        store, name = Stores().locate(folder)
-        found = list_savepoints(folder) if store.is_folder(name) else []
-        return found[0].path if found else None
+    def _is_complete(self, checkpoint: str) -> bool:
+        return self._is_file(paths.join(checkpoint, paths.METADATA))
 
-
-def _folder(batch_id: int) -> str:
-    return f"batch-{batch_id}"
+    def _is_file(self, path: str) -> bool:
+        store, name = Stores().locate(path)
+        return store.info(name) is not None

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import JobId, SlotId, VertexId
     from tidegate.model.logs import LogFilter, LogPage
     from tidegate.spark.access.access import SparkAccess
+    from tidegate.spark.batch.final_snapshot import Ending
     from tidegate.spark.batch.listening import DriverPlace
     from tidegate.spark.shipping import Shipment
 
@@ -47,17 +48,17 @@ def start_batch(
     graph: JobGraph,
     access: SparkAccess,
     place: DriverPlace,
-    savepoints: str | None = None,
+    ending: Ending | None = None,
     shipment: Shipment | None = None,
 ) -> BatchClient:
-    """Start a job in batch; returns once it is led. savepoints, shipment: as of `BatchJob`.
+    """Start a job in batch; returns once it is led. ending, shipment: as of `BatchJob`.
 
     Raises what stands in its way: ConfigError, GraphError, StorageFailed, RestoreRefused.
     """
     check(graph)
     onlookers = Onlookers(graph, rest_server(graph), archive(graph))
     try:
-        client = BatchClient(graph, access, place, savepoints, shipment, onlookers)
+        client = BatchClient(graph, access, place, ending, shipment, onlookers)
     except BaseException:
         onlookers.shut()
         raise
@@ -66,14 +67,14 @@ def start_batch(
 
 
 class BatchClient:
-    """The `JobClient` of a job in batch. savepoints, shipment: as of `BatchJob`."""
+    """The `JobClient` of a job in batch. ending, shipment: as of `BatchJob`."""
 
     def __init__(
         self,
         graph: JobGraph,
         access: SparkAccess,
         place: DriverPlace,
-        savepoints: str | None,
+        ending: Ending | None,
         shipment: Shipment | None,
         onlookers: Onlookers,
     ) -> None:
@@ -86,7 +87,7 @@ class BatchClient:
         self._driver = driver
         try:
             job = driver.lead.job
-            self._job = BatchJob(self._graph, job, access, start, savepoints, shipment, driver)
+            self._job = BatchJob(self._graph, job, access, start, ending, shipment, driver)
         except BaseException as error:
             driver.lead.end(JobStatus.FAILED)
             driver.close()

@@ -12,7 +12,6 @@ from tidegate.operators.sources.source_coordinator import (
     SourceCoordinator,
     SplitsWanted,
 )
-from tidegate.spark.batch.shuffle import ONLY
 from tidegate.spark.batch.start import BatchStart
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tidegate.api.coordinator import OperatorCoordinator
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.ids import OperatorId, VertexId
+    from tidegate.model.ids import CheckpointId, OperatorId, VertexId
     from tidegate.spark.batch.shuffle import Said
 
 T = TypeVar("T")
@@ -75,9 +74,9 @@ class Coordinators:
                 found.setdefault(subtask, []).extend((operator.id, event) for event in events)
         return found
 
-    def snapshot(self) -> dict[OperatorId, bytes]:
+    def snapshot(self, checkpoint: CheckpointId) -> dict[OperatorId, bytes]:
         """The state of each, behind all that it was told."""
-        return {operator: made.snapshot(ONLY) for operator, made in self._made.items()}
+        return {operator: made.snapshot(checkpoint) for operator, made in self._made.items()}
 
     def tell(self, said: Said, operator: OperatorId, event: OperatorEvent) -> None:
         """An operator has said something to its coordinator."""

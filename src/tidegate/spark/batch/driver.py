@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ToSlot,
     )
     from tidegate.model.ids import SlotId, VertexId
+    from tidegate.spark.batch.final_snapshot import FinalSnapshot
     from tidegate.spark.batch.listening import DriverPlace
     from tidegate.spark.batch.shuffle import Said
     from tidegate.spark.batch.start import BatchStart
@@ -126,6 +127,6 @@ class BatchDriver:
     def hook_states(self, wall_ms: int) -> tuple[MasterState, ...]:
         return self._calls.trigger_hooks(wall_ms)
 
-    def saved(self, path: str, at_ms: int, shares: Sequence[CheckpointAcknowledged]) -> None:
-        self.lead.saved(path)
-        self.progress.saved(path, at_ms, shares)
+    def saved(self, snapshot: FinalSnapshot, shares: Sequence[CheckpointAcknowledged]) -> None:
+        self.lead.saved(snapshot.barrier.checkpoint, snapshot.path)
+        self.progress.saved(snapshot, shares)

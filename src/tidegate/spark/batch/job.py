@@ -24,7 +24,6 @@ from tidegate.spark.batch.commits import commit_all
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
-from tidegate.spark.batch.savepoint import FinalSavepoint
 from tidegate.spark.batch.shuffle import SPARK_SCHEMA, WORDS, Committables, Told, said_in
 from tidegate.spark.batch.stage import Stage, stage_function
 from tidegate.spark.session import lost
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import JobId, OperatorId, VertexId
     from tidegate.model.settings import JobSettings
     from tidegate.spark.access.access import SparkAccess
+    from tidegate.spark.batch.final_snapshot import Ending, FinalSnapshot
     from tidegate.spark.batch.shuffle import Said
     from tidegate.spark.batch.start import BatchStart
     from tidegate.spark.shipping import Shipment
@@ -83,18 +83,18 @@ class Surroundings(Protocol):
     def invitation(self) -> SlotInvitation | None: ...
 
     def hook_states(self, wall_ms: int) -> tuple[MasterState, ...]:
-        """The states of the master hooks for the savepoint at its end."""
+        """The states of the master hooks for the snapshot at its end."""
         ...
 
-    def saved(self, path: str, at_ms: int, shares: Sequence[CheckpointAcknowledged]) -> None:
-        """The savepoint at its end is complete. at_ms: of its barrier."""
+    def saved(self, snapshot: FinalSnapshot, shares: Sequence[CheckpointAcknowledged]) -> None:
+        """The snapshot at its end is complete."""
         ...
 
 
 class BatchJob:
     """Runs the stages of a job on Spark and commits what they prepared.
 
-    start: what it begins with. savepoints: folder for a savepoint at its end; None for none.
+    start: what it begins with. ending: begins the snapshot at its end; None for none.
     shipment: what executors get that lack Tidegate.
     """
 
@@ -104,7 +104,7 @@ class BatchJob:
         job: JobId,
         access: SparkAccess,
         start: BatchStart,
-        savepoints: str | None,
+        ending: Ending | None,
         shipment: Shipment | None,
         around: Surroundings,
     ) -> None:
@@ -116,13 +116,13 @@ class BatchJob:
         self._kept: list[DataFrame] = []
         self._ended_by: TidegateError | None = None
         self._start = start
-        self._savepoints = savepoints
+        self._ending = ending
         self._shipment = shipment
         self._around = around
-        self._savepoint: FinalSavepoint | None = None
+        self._snapshot: FinalSnapshot | None = None
         self._staged = StagedInputs(graph, job, self._frames.operators)
         places = self._staged.places | dict.fromkeys(self._frames.operators, IN_PLACE)
-        self.coordinators = Coordinators(graph, places, goes_on=savepoints is not None, start=start)
+        self.coordinators = Coordinators(graph, places, goes_on=ending is not None, start=start)
 
     def run(self) -> list[Said]:
         """Runs all tasks and commits. Gives what they said; the first failure is raised."""
@@ -130,14 +130,14 @@ class BatchJob:
             return self._run()
         except BaseException:
             # Once it is complete, it holds what could not be committed.
-            if self._savepoint is not None and not self._savepoint.completed:
-                self._savepoint.discard()
+            if self._snapshot is not None and not self._snapshot.completed:
+                self._snapshot.discard()
             raise
 
     def _run(self) -> list[Said]:
         try:
-            if self._savepoints is not None:
-                self._savepoint = FinalSavepoint(self._graph, self._job, self._savepoints)
+            if self._ending is not None:
+                self._snapshot = self._ending(self._graph, self._job, self._start.snapshot)
             self._staged.write()
             self.coordinators.start()
             said = self._collected()
@@ -159,19 +159,20 @@ class BatchJob:
                         self.coordinators.tell(each, operator, event)
                     case Committables(operator, data):
                         held.setdefault(operator, []).extend(data)
-        if self._savepoint is not None:
+        if self._snapshot is not None:
             shares = [each.share for each in said if each.share is not None]
-            at_ms = self._savepoint.barrier.triggered_ms
-            hooks, times = self._around.hook_states(at_ms), self._event_times(said)
-            self._savepoint.complete(shares, self.coordinators.snapshot(), hooks, times)
-            self._around.saved(self._savepoint.path, at_ms, shares)
+            barrier = self._snapshot.barrier
+            hooks, times = self._around.hook_states(barrier.triggered_ms), self._event_times(said)
+            coordinators = self.coordinators.snapshot(barrier.checkpoint)
+            self._snapshot.complete(shares, coordinators, hooks, times)
+            self._around.saved(self._snapshot, shares)
         commit_all(self._graph, held)
         return said
 
     @property
     def savepoint(self) -> str | None:
-        """Path of the savepoint that it ends with."""
-        return None if self._savepoint is None else self._savepoint.path
+        """Path of the snapshot that it ends with."""
+        return None if self._snapshot is None else self._snapshot.path
 
     def _event_times(self, said: Sequence[Said]) -> dict[VertexId, int]:
         """The least of the tasks of each step that has event time."""
@@ -229,15 +230,16 @@ class BatchJob:
             topology,
             vertex,
             self._graph.plans[vertex],
-            task_settings(self._graph, self.savepoint),
+            task_settings(self._graph, self._snapshot),
             self.coordinators.events(vertex),
             path,
-            None if self._savepoint is None else self._savepoint.barrier,
+            None if self._snapshot is None else self._snapshot.barrier,
             self._start.checkpoint,
             {each.index: start for each in subtasks if (start := self._start.subtasks.get(each))},
             self._start.event_times.get(vertex),
             combiners=self._combiners(vertex),
             invitation=self._around.invitation,
+            kept_for=self._job if self._snapshot is None else self._snapshot.job,
         )
         parallelism = stage.parallelism
         if stage.inputs:
@@ -257,7 +259,7 @@ class BatchJob:
 
         A batch that goes on from a snapshot may have late rows, which are counted one by one.
         """
-        if self._savepoint is not None or self._start.checkpoint is not None:
+        if self._snapshot is not None or self._start.checkpoint is not None:
             return {}
         return combiners(self._graph, vertex)
 
@@ -348,16 +350,14 @@ def _united(frames: Sequence[DataFrame]) -> DataFrame:
     return first
 
 
-def task_settings(graph: JobGraph, savepoint: str | None = None) -> JobSettings:
+def task_settings(graph: JobGraph, snapshot: FinalSnapshot | None = None) -> JobSettings:
     """Settings of its tasks: as if a checkpoint came at the end, which sinks wait for.
 
-    savepoint: folder of the one that it ends with. Its results are those of a stream up to there,
-    and state goes into files there.
+    snapshot: that it ends with. Its results are those of a stream up to there.
     """
-    checkpoints = replace(graph.settings.checkpoints, interval_ms=1, unaligned=False)
+    checkpoints = graph.settings.checkpoints if snapshot is None else snapshot.settings
+    checkpoints = replace(checkpoints, interval_ms=1, unaligned=False)
     slot = replace(graph.settings.slot, debloat=None, replay=None)
-    if savepoint is not None:
-        directory = checkpoints.directory or savepoint
-        checkpoints = replace(checkpoints, storage="filesystem", directory=directory)
+    if snapshot is not None:
         slot = replace(slot, final_only=False, watermark_ms=1)
     return replace(graph.settings, checkpoints=checkpoints, slot=slot)

@@ -12,7 +12,6 @@ from tidegate.driver.thread import record_chain
 from tidegate.errors import LeadershipLost, OutcomeUnknown
 from tidegate.ha.leadership import HaWorld, lead
 from tidegate.model.chance import SeededChance
-from tidegate.spark.batch.shuffle import ONLY
 from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.stores import Stores
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.leadership import Leadership
     from tidegate.model.control import JobStatus
+    from tidegate.model.ids import CheckpointId
     from tidegate.spark.batch.driver_loop import DriverLoop
 
 
@@ -69,9 +69,9 @@ class Lead:
 
         self._loop.soon(lambda: self._loop.spawn(watch()))
 
-    def saved(self, savepoint: str) -> None:
-        """A savepoint is complete, and the next run goes on from it. Raises LeadershipLost."""
-        self._loop.done(self._leadership.add(ONLY, savepoint))
+    def saved(self, number: CheckpointId, path: str) -> None:
+        """A snapshot is complete, and the next run goes on from it. Raises LeadershipLost."""
+        self._loop.done(self._leadership.add(number, path))
 
     def end(self, status: JobStatus) -> None:
         """Say how the job has ended; then another may run."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from flinkformat.snapshots import SavepointFormatType
-from tidegate.checkpoint.coordinator.requests import Request, properties_of
+from tidegate.checkpoint.coordinator.requests import Request
 from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
@@ -16,8 +15,6 @@ from tidegate.jobmaster.commands import StatusChanged
 from tidegate.jobmaster.failures import KNOWN_MAX, Failure, FailureHistory
 from tidegate.jobmaster.view import JobView, StageView, SubtaskView, VertexView
 from tidegate.model.control import ExecutionState, JobStatus, RowCounts, SubtaskFigures
-from tidegate.model.elements import SnapshotKind
-from tidegate.spark.batch.shuffle import ONLY
 from tidegate.spark.batch.watch import TaskWatch
 
 if TYPE_CHECKING:
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointAcknowledged, Logged
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, SubtaskId, VertexId
     from tidegate.model.topology import Vertex
+    from tidegate.spark.batch.final_snapshot import FinalSnapshot
     from tidegate.spark.batch.shuffle import Said
 
 
@@ -108,15 +106,14 @@ class BatchProgress:
         silenced = self._graph.settings.silenced
         Remarks(Warnings(process_log().bind(job=self._graph.name), silenced)).tell(self.view())
 
-    def saved(self, path: str, triggered_ms: int, shares: Sequence[CheckpointAcknowledged]) -> None:
-        """The savepoint at its end is complete."""
-        kind, settings = SnapshotKind.SUSPEND, self._graph.settings.checkpoints
-        properties = properties_of(kind, SavepointFormatType.CANONICAL, settings)
-        now_ms = self._clock.wall_ms()
+    def saved(self, snapshot: FinalSnapshot, shares: Sequence[CheckpointAcknowledged]) -> None:
+        """The snapshot at its end is complete."""
+        number, triggered_ms = snapshot.barrier.checkpoint, snapshot.barrier.triggered_ms
+        kind, now_ms = snapshot.barrier.options.kind, self._clock.wall_ms()
         with self._lock:
             self._checkpoints.triggered(
-                ONLY,
-                Request(triggered_ms, kind, properties, 1),
+                number,
+                Request(triggered_ms, kind, snapshot.properties, 1),
                 self._graph.topology,
                 triggered_ms=triggered_ms,
                 begun_ms=triggered_ms,
@@ -124,7 +121,7 @@ class BatchProgress:
             for each in shares:
                 self._checkpoints.acknowledged(each, now_ms)
             written = sum(each.figures.bytes_written for each in shares)
-            self._checkpoints.completed(ONLY, path, written, 0)
+            self._checkpoints.completed(number, snapshot.path, written, 0)
 
     def restored(self, snapshot: CompletedCheckpoint) -> None:
         """The batch starts from a snapshot."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import structlog
 
     from tidegate.model.deployment import Deployment
-    from tidegate.model.ids import ExecutionId
+    from tidegate.model.ids import CheckpointId, ExecutionId, JobId
     from tidegate.slot.channel_state import ChannelStateWriter
     from tidegate.slot.subtask.chain import Chain
     from tidegate.slot.subtask.host import Host
@@ -32,11 +32,11 @@ _CALLS_AT_ONCE: Final = 4
 class TaskResources:
     """The loop, the threads, the disk and the storage of a task of Spark. calls: on the threads.
 
-    Whoever has made it closes the loop, behind all else.
+    job: for whom files are kept. Whoever has made it closes the loop, behind all else.
     """
 
-    def __init__(self, deployment: Deployment, draw: Callable[[], int]) -> None:
-        job, settings = deployment.job, deployment.settings
+    def __init__(self, deployment: Deployment, job: JobId, draw: Callable[[], int]) -> None:
+        settings = deployment.settings
         self.loop: Final = asyncio.new_event_loop()
         self._threads = DaemonThreads(_CALLS_AT_ONCE)
         self.calls = BlockingCalls(self._threads.run)
@@ -50,12 +50,17 @@ class TaskResources:
         place = self._local.place(deployment.settings.slot)
         return OperatorBackend(scope, keyed_backend(scope, local=place))
 
+    def restored(self, checkpoint: CheckpointId | None) -> None:
+        """State has come from that snapshot: copies of older ones are needless. Blocking."""
+        if checkpoint is not None and self._local.folders.in_use:
+            self._local.folders.on_complete(checkpoint)
+
     async def close(self, chain: Chain, log: structlog.typing.FilteringBoundLogger) -> None:
-        """Close the operators once their calls have ended, and leave nothing on the disk."""
+        """Close the operators once their calls have ended; copies of their state stay."""
         self.calls.give_up()
         await close_after_calls(chain, self.calls, log)
         self._threads.close()
-        self._local.folders.close(over=True)
+        self._local.folders.close(over=False)
 
 
 def no_channel_state(execution: ExecutionId, draw: Callable[[], int]) -> ChannelStateWriter:

@@ -75,7 +75,7 @@ _SUBTASK_BITS: Final = 32
 _ENCODE_MS: Final = 50.0
 _HELD_UP_S: Final = 0.001
 _BEAT_S: Final = 0.005
-"""Longer than the interval of watermarks in a batch that ends with a savepoint."""
+"""Longer than the interval of watermarks in a batch that ends with a snapshot."""
 
 _TURNS_AT_ONCE: Final = 64
 _WAKE_S: Final = 1.0
@@ -86,12 +86,13 @@ class Stage:
     """A vertex as tasks of Spark get it.
 
     events: what the coordinators of its operators have to say, by subtask. path: the driver's
-    import path on the same machine, else (). barrier: of the savepoint that the batch ends with.
+    import path on the same machine, else (). barrier: of the snapshot that the batch ends with.
     restored, restores: the snapshot that it starts from, and the state in it by subtask.
     event_time_ms: where event time had come in it. frame: how tasks find the rows of a DataFrame
     that Spark gives them; None where the source reads, or the shuffle is read. combiners: join rows
     before they are sent, by edge. invitation: to the driver, for tasks to tell it what they do;
-    None where it does not listen.
+    None where it does not listen. kept_for: the job for whom state is kept that is written at the
+    end; None for this one.
     """
 
     job: JobId
@@ -110,6 +111,7 @@ class Stage:
     frame: FramePartitions | None = None
     combiners: Mapping[int, Combiner] = field(default_factory=dict[int, "Combiner"])
     invitation: SlotInvitation | None = None
+    kept_for: JobId | None = None
 
     @property
     def parallelism(self) -> int:
@@ -186,7 +188,7 @@ class StageHost:
     """The `Host` of a subtask in a task of Spark.
 
     writer: takes what it emits. words: what its operators say. failure: of the subtask. share: of a
-    savepoint, once it is written. subtask: once it is built.
+    snapshot, once it is written. subtask: once it is built.
     """
 
     subtask: Subtask
@@ -207,7 +209,8 @@ class StageHost:
         self.moved = asyncio.Event()
         self.channels: list[ToSubtask] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self.resources = TaskResources(self.deployment, self.chance.bits64)
+        job = stage.kept_for or stage.job
+        self.resources = TaskResources(self.deployment, job, self.chance.bits64)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -366,6 +369,11 @@ class StageTask:
     def _subtask(self) -> Subtask:
         return self._host.subtask
 
+    @property
+    def _number(self) -> CheckpointId:
+        """Number of the snapshot after which its sinks commit."""
+        return ONLY if self._stage.barrier is None else self._stage.barrier.checkpoint
+
     # --- the task ---
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -439,6 +447,7 @@ class StageTask:
             output.granted(sys.maxsize)
         files, checksums = self._host.resources.storage.files, subtask.deployment.deploy.checksums
         restore(subtask, StateReader(files, checksums))
+        self._host.resources.restored(subtask.deployment.deploy.restored)
         subtask.chain.open()
         subtask.start()
         if self._stage.event_time_ms is not None:
@@ -529,14 +538,14 @@ class StageTask:
         self._on_loop(self._cut())
 
     async def _cut(self) -> None:
-        context = SnapshotContext(ONLY, self._host.clock.wall_ms())
+        context = SnapshotContext(self._number, self._host.clock.wall_ms())
         for each in reversed(self._subtask.chain.operators):
             durable = each.operator.snapshot(context)
             if durable is not None:
                 await durable
 
     def _stop(self, barrier: Barrier) -> Iterator[pa.RecordBatch]:
-        """Event time ends where its input ends, and the operators go into the savepoint."""
+        """Event time ends where its input ends, and the operators go into the snapshot."""
         subtask, host = self._subtask, self._host
         if subtask.input.is_source:
             yield from self._go_on(lambda: subtask.ending.has_come)
@@ -545,6 +554,8 @@ class StageTask:
             yield from self._go_on(lambda: not subtask.input.gate.readable and subtask.chain.idle)
         self._on_loop(self._last_beat())
         yield from self._go_on(lambda: subtask.chain.idle)
+        # Of a checkpoint too: what came behind it would be in no snapshot.
+        subtask.ending.when.stop = barrier.checkpoint
         if subtask.input.is_source:
             subtask.trigger(barrier)
         else:
@@ -562,7 +573,7 @@ class StageTask:
         self._subtask.outputs.flush()
         for each in reversed(self._subtask.chain.operators):
             if not self._leaves_commits(each):
-                each.operator.on_complete(ONLY)
+                each.operator.on_complete(self._number)
         await self._host.quiet()
         self._subtask.outputs.flush()
         for channel in self._host.channels:

@@ -1,0 +1,224 @@
+"""The snapshot that a batch ends with: each task writes its share, the driver its metadata.
+
+A savepoint has all of its files to itself. A checkpoint of a series names again what the one before
+it has written; of the series the two newest are kept, since a batch may have to be run once more.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from flinkformat.frozen import frozen
+from flinkformat.snapshots import SavepointFormatType
+from tidegate.checkpoint.coordinator.pending import Acknowledgements
+from tidegate.checkpoint.coordinator.plan import CheckpointPlan
+from tidegate.checkpoint.coordinator.requests import properties_of
+from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.clock import SystemClock
+from tidegate.config.log import process_log
+from tidegate.driver.checkpoint_files import write_snapshot
+from tidegate.driver.starting.restore import DAMAGED, read_snapshot
+from tidegate.errors import StorageFailed
+from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
+from tidegate.model.ids import CheckpointId, Epoch
+from tidegate.model.versions import versions
+from tidegate.spark.batch.shuffle import ONLY
+from tidegate.spark.batch.start import EVENT_TIMES
+from tidegate.storage import paths
+from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from flinkformat.snapshots import CheckpointProperties, MasterState, SubtaskState
+    from tidegate.checkpoint.completed import CompletedCheckpoint
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.control import CheckpointAcknowledged
+    from tidegate.model.ids import JobId, OperatorId, VertexId
+    from tidegate.model.settings import CheckpointSettings
+
+Ending = Callable[["JobGraph", "JobId", "CompletedCheckpoint | None"], "FinalSnapshot"]
+"""Begins the snapshot of a batch: of its graph, its job, and the snapshot that it started from."""
+
+_AFTER_ALL: Final = Epoch(2)
+"""Tasks of a batch write as of the epoch before."""
+
+
+def savepoint_in(folder: str) -> Ending:
+    """A batch ends with a savepoint below a folder."""
+    return lambda graph, job, _: FinalSavepoint(graph, job, folder)
+
+
+class FinalSnapshot:
+    """One snapshot that is under way.
+
+    barrier: the last element of each task's input. job: for whom its files are kept. settings: how
+    tasks write them. completed: its metadata is written and its files are there, so that it stays.
+    registry: what files of older ones it may name.
+    """
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        job: JobId,
+        settings: CheckpointSettings,
+        barrier: Barrier,
+        path: str,
+    ) -> None:
+        self.completed = False
+        self.job = job
+        self.settings = settings
+        self.barrier = barrier
+        self.path = path
+        self.registry = SharedStateRegistry()
+        self.storage = CheckpointStorage(job, settings)
+        self._graph = graph
+
+    @property
+    def properties(self) -> CheckpointProperties:
+        kind = self.barrier.options.kind
+        return properties_of(kind, SavepointFormatType.CANONICAL, self.settings)
+
+    def complete(
+        self,
+        shares: Sequence[CheckpointAcknowledged],
+        coordinators: Mapping[OperatorId, bytes],
+        hooks: tuple[MasterState, ...],
+        event_times: Mapping[VertexId, int],
+    ) -> None:
+        """Write its metadata. coordinators, hooks: their states.
+
+        event_times: how far event time has come, in milliseconds. Raises StorageFailed, and
+        CheckpointAborted where a share names a file that nobody has.
+        """
+        executions = tuple(share.execution for share in shares)
+        plan = CheckpointPlan((), executions, (), ())
+        told = Acknowledgements(self.barrier.checkpoint, plan, self._graph.topology)
+        for share in shares:
+            told.add(share, self._registered(share))
+        for state in told.states():
+            told.checksums.update(self.registry.checksums(state))
+        facts = {
+            "job_name": self._graph.name,
+            "versions": versions(),
+            EVENT_TIMES: {vertex.hex(): ms for vertex, ms in event_times.items()},
+        }
+        metadata = told.metadata(coordinators, facts, self.properties, hooks)
+        write_snapshot(self.storage, metadata, self.path)
+        self.completed = True
+
+    def _registered(self, share: CheckpointAcknowledged) -> dict[OperatorId, SubtaskState] | None:
+        """The state of a share, without placeholders."""
+        if share.state is None:
+            return None
+        written = dict(share.figures.checksums)
+        return {
+            operator: self.registry.register_state(state, self.barrier.checkpoint, written)
+            for operator, state in share.state.items()
+        }
+
+    def discard(self) -> None:
+        """Delete what there is of it."""
+        self.storage.files.discard(self.path, ())
+
+
+class FinalSavepoint(FinalSnapshot):
+    """A savepoint in a new folder below a target. Raises StorageFailed."""
+
+    def __init__(self, graph: JobGraph, job: JobId, target: str) -> None:
+        checkpoints = graph.settings.checkpoints
+        path = CheckpointStorage(job, checkpoints).initialize_savepoint_location(
+            target, secrets.randbits(64)
+        )
+        settings = in_files(checkpoints, checkpoints.directory or path)
+        options = CheckpointOptions(SnapshotKind.SUSPEND, target=path, canonical=True)
+        barrier = Barrier(ONLY, SystemClock().wall_ms(), options)
+        super().__init__(graph, job, settings, barrier, path)
+
+
+@frozen
+class CheckpointSeries:
+    """The checkpoints that batches take one after another, below a folder. job: for all of them."""
+
+    directory: str
+    job: JobId
+
+    def path(self, number: CheckpointId) -> str:
+        return paths.join(self.directory, paths.exclusive_folder(self.job, number))
+
+    def next(self, number: CheckpointId) -> Ending:
+        """A batch ends with the checkpoint of that number."""
+        return lambda graph, _, before: SeriesCheckpoint(graph, self, number, before)
+
+
+class SeriesCheckpoint(FinalSnapshot):
+    """A checkpoint of a series, in the form of its tasks' state backend.
+
+    before: the one that the batch started from. Raises StorageFailed.
+    """
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        series: CheckpointSeries,
+        number: CheckpointId,
+        before: CompletedCheckpoint | None,
+    ) -> None:
+        settings = in_files(graph.settings.checkpoints, series.directory)
+        barrier = Barrier(number, SystemClock().wall_ms(), CheckpointOptions())
+        super().__init__(graph, series.job, settings, barrier, series.path(number))
+        self._log = process_log().bind(job=graph.name)
+        self._before = before
+        self._older = self._read(CheckpointId(number - 2))
+        kept = [each for each in (self._older, before) if each is not None]
+        for each in kept:
+            self.registry.register_restored(each.metadata, self.properties)
+        if Stores().open(series.directory).is_folder(paths.exclusive_folder(series.job, number)):
+            self._sweep(kept)
+        self.storage.initialize_location(number)
+
+    def _read(self, number: CheckpointId) -> CompletedCheckpoint | None:
+        """One that this one replaces; None where there is none that can be read."""
+        try:
+            path, key_file = self.storage.location(number), self.settings.key_file
+            return read_snapshot(self.storage.files, path, lambda: secrets.token_hex(16), key_file)
+        except DAMAGED:
+            return None
+
+    def _sweep(self, kept: Sequence[CompletedCheckpoint]) -> None:
+        """Delete what a batch of this number has left that has failed."""
+        self.storage.sweep(
+            _AFTER_ALL,
+            CheckpointId(self.barrier.checkpoint + 1),
+            kept={each.checkpoint for each in kept},
+            used={path for each in kept for path in each.paths()},
+        )
+
+    def complete(
+        self,
+        shares: Sequence[CheckpointAcknowledged],
+        coordinators: Mapping[OperatorId, bytes],
+        hooks: tuple[MasterState, ...],
+        event_times: Mapping[VertexId, int],
+    ) -> None:
+        super().complete(shares, coordinators, hooks, event_times)
+        if self._older is None or self._before is None:
+            return
+        needless = self.registry.release_below(self._before.checkpoint)
+        try:
+            files = (*self._older.deletable_paths(), *needless)
+            self.storage.files.discard(self._older.pointer, files)
+        except StorageFailed as error:
+            self._log.warning("files could not be deleted", error=error.what, where=error.where)
+
+    def discard(self) -> None:
+        """Leave it to the next try, whose sweep finds its folder, and what it has shared."""
+
+
+def in_files(settings: CheckpointSettings, directory: str) -> CheckpointSettings:
+    """Settings for tasks, none of whose state is the driver's to keep."""
+    return replace(settings, storage="filesystem", directory=directory)
