@@ -24,9 +24,9 @@ from tidegate.config.recovery import RESTORE_PATH
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.datastream.process.outside import configuration_from_outside
 from tidegate.errors import ConfigError
+from tidegate.graph.runtime import load_runtime
 from tidegate.model.ids import CheckpointId, JobId
 from tidegate.spark.batch.final_snapshot import CheckpointSeries, savepoint_in
-from tidegate.spark.elastic import SparkRuntime
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -89,9 +89,9 @@ class MicroBatches:
         store.open_new(name).close()
 
     def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
-        session = frame.sparkSession
+        session, make_runtime = frame.sparkSession, load_runtime("spark")
         env = StreamExecutionEnvironment(
-            lambda configuration: SparkRuntime(configuration, session, ending=ending),
+            lambda configuration: make_runtime(configuration, spark=session, ending=ending),
             configuration_from_outside(self._configuration),
             session=lambda _: session,
         )

@@ -129,4 +129,4 @@ class BatchDriver:
 
     def saved(self, snapshot: FinalSnapshot, shares: Sequence[CheckpointAcknowledged]) -> None:
         self.lead.saved(snapshot.barrier.checkpoint, snapshot.path)
-        self.progress.saved(snapshot, shares)
+        self.progress.saved(snapshot.path, snapshot.barrier, snapshot.properties, shares)

@@ -182,7 +182,7 @@ class SeriesCheckpoint(FinalSnapshot):
         self.storage.initialize_location(number)
 
     def _read(self, number: CheckpointId) -> CompletedCheckpoint | None:
-        """One that this one replaces; None where there is none that can be read."""
+        """A checkpoint that this one replaces; None where there is none that can be read."""
         try:
             path, key_file = self.storage.location(number), self.settings.key_file
             return read_snapshot(self.storage.files, path, lambda: secrets.token_hex(16), key_file)

@@ -20,14 +20,15 @@ from tidegate.spark.batch.watch import TaskWatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from flinkformat.snapshots import CheckpointProperties
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.driver.telling.job_log import JobLog
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged, Logged
+    from tidegate.model.elements import Barrier
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, SubtaskId, VertexId
     from tidegate.model.topology import Vertex
-    from tidegate.spark.batch.final_snapshot import FinalSnapshot
     from tidegate.spark.batch.shuffle import Said
 
 
@@ -106,14 +107,20 @@ class BatchProgress:
         silenced = self._graph.settings.silenced
         Remarks(Warnings(process_log().bind(job=self._graph.name), silenced)).tell(self.view())
 
-    def saved(self, snapshot: FinalSnapshot, shares: Sequence[CheckpointAcknowledged]) -> None:
+    def saved(
+        self,
+        path: str,
+        barrier: Barrier,
+        properties: CheckpointProperties,
+        shares: Sequence[CheckpointAcknowledged],
+    ) -> None:
         """The snapshot at its end is complete."""
-        number, triggered_ms = snapshot.barrier.checkpoint, snapshot.barrier.triggered_ms
-        kind, now_ms = snapshot.barrier.options.kind, self._clock.wall_ms()
+        number, triggered_ms = barrier.checkpoint, barrier.triggered_ms
+        kind, now_ms = barrier.options.kind, self._clock.wall_ms()
         with self._lock:
             self._checkpoints.triggered(
                 number,
-                Request(triggered_ms, kind, snapshot.properties, 1),
+                Request(triggered_ms, kind, properties, 1),
                 self._graph.topology,
                 triggered_ms=triggered_ms,
                 begun_ms=triggered_ms,
@@ -121,7 +128,7 @@ class BatchProgress:
             for each in shares:
                 self._checkpoints.acknowledged(each, now_ms)
             written = sum(each.figures.bytes_written for each in shares)
-            self._checkpoints.completed(number, snapshot.path, written, 0)
+            self._checkpoints.completed(number, path, written, 0)
 
     def restored(self, snapshot: CompletedCheckpoint) -> None:
         """The batch starts from a snapshot."""
