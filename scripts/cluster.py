@@ -1,9 +1,10 @@
 """Kills on a standalone Spark cluster: python -m scripts.cluster KILLS [SEED] [KIND…].
 
 A job on three workers; of each kind so many are killed: slots, executors, workers with their
-executors, drivers, masters. Where each host may have a network namespace of its own, links are cut
-as well, in one direction and in both, and the network in half, for 30 s each. The output is held
-against what must have come out. A table sums up.
+executors, drivers, masters; and executors of batches, with what their tasks have shuffled. Where
+each host may have a network namespace of its own, links are cut as well, in one direction and in
+both, and the network in half, for 30 s each. The output is held against what must have come out. A
+table sums up.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.job import ClusterJob
-from tests.cluster.kills import CUTS, KINDS, check_nothing_lost
+from tests.cluster.kills import CUTS, KINDS, check_nothing_lost, kill_executors
 from tests.cluster.standalone import CORES, WORKERS, StandaloneCluster
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ ROWS_A_KILL: Final = 45_000
 KILLS_A_JOB: Final = 10
 """So often a job is hit before it may come to its end, and its output is looked at."""
 
+ROWS_OF_A_BATCH: Final = 1_500
+KILLS_A_BATCH: Final = 3
+"""Spark gives a task up after so many tries and one."""
+
+BATCH: Final = "batch"
 SETTINGS: Final = {"heartbeat.timeout": "5 s"}
 """Who is cut off is given up as soon by the job as by Spark, see tests/cluster/standalone.py."""
 
@@ -64,10 +70,15 @@ def main() -> int:
     try:
         cluster.start()
         kinds = {**KINDS, **(CUTS if cluster.network.named else {})}
-        chosen = {kind: kinds[kind] for kind in sys.argv[3:] or kinds}
+        chosen = sys.argv[3:] or [*kinds, BATCH]
         print(f"cluster of {cluster.network.kind}, seed {seed}: {kills} times {', '.join(chosen)}")
         chance = Random(seed)
-        lines = [of_kind(cluster, folder, kind, chosen[kind], kills, chance) for kind in chosen]
+        lines = [
+            of_batches(cluster, folder, kills, chance)
+            if kind == BATCH
+            else of_kind(cluster, folder, kind, kinds[kind], kills, chance)
+            for kind in chosen
+        ]
     finally:
         cluster.close()
     shutil.rmtree(folder)
@@ -111,6 +122,31 @@ def of_kind(
         cluster.wait_idle()
         shutil.rmtree(at)
     return Line(kind, took_s, rows)
+
+
+def of_batches(cluster: StandaloneCluster, folder: Path, kills: int, chance: Random) -> Line:
+    """Executors of batches; each batch comes to its end all the same. took_s: a batch's."""
+    took_s: list[float] = []
+    rows = done = 0
+    while done < kills:
+        at = Path(tempfile.mkdtemp(dir=folder))
+        job = ClusterJob(cluster, at, rows=ROWS_OF_A_BATCH, batch=True)
+        began = time.monotonic()
+        try:
+            job.start()
+            hit = kill_executors(job, chance, min(KILLS_A_BATCH, kills - done))
+            rows += check_nothing_lost(job)
+        except BaseException:
+            print(f"batch: see {at}; the driver's log ends with\n{job.log()[-4_000:]}")
+            raise
+        finally:
+            job.close()
+        done += hit
+        took_s.append(time.monotonic() - began)
+        print(f"batch: {hit} executors killed, over after {took_s[-1]:.1f} s", flush=True)
+        cluster.wait_idle()
+        shutil.rmtree(at)
+    return Line(BATCH, took_s, rows)
 
 
 def shares(kills: int) -> Iterator[int]:

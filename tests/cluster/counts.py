@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.e2e.backpressure import Slow
-from tests.e2e.jobs import counted, same
+from tests.e2e.jobs import Counted, counted, same
 from tests.e2e.journal import Journal, Latch
 from tests.e2e.ledger import LedgerCommitter, LedgerSink, LedgerWriter
 from tidegate import StreamExecutionEnvironment, Types
@@ -31,7 +31,9 @@ NAME = "counts on a cluster"
 class Orders:
     """Input of the program. spark: settings of the session.
 
-    row_s: that a reader takes for each row while there is a file `slow` in the folder.
+    row_s: that a reader takes for each row while there is a file `slow` in the folder. by_count:
+    the sink comes behind a step of its own, as slow, where rows go by what was counted: if a count
+    were another in a second try, a row would be lost there, or come twice.
     """
 
     folder: str
@@ -39,6 +41,7 @@ class Orders:
     row_s: float
     slots: int
     spark: Mapping[str, str]
+    by_count: bool = False
 
 
 class WitnessedWriter(LedgerWriter):
@@ -85,6 +88,10 @@ class WitnessedSink(LedgerSink):
         return WitnessedCommitter(self._ledger, self._journal)
 
 
+def count_of(row: Counted) -> int:
+    return row["count"]
+
+
 def main() -> None:
     """Runs the job to its end."""
     from pyspark.sql import SparkSession
@@ -100,7 +107,11 @@ def main() -> None:
     journal.note("session", wall_ms=time.time_ns() // 1_000_000)
     slow = Slow[int](Latch(folder / "slow"), orders.row_s)
     numbers = env.generate(same, orders.rows, None, Types.LONG()).uid("numbers").map(slow)
-    counted(numbers.uid("slow")).sink_to(WitnessedSink(folder / "out", journal)).uid("ledger")
+    counts = counted(numbers.uid("slow"))
+    if orders.by_count:
+        again = Slow[Counted](Latch(folder / "slow"), orders.row_s)
+        counts = counts.key_by(count_of, key_type=Types.LONG()).map(again).uid("by count")
+    counts.sink_to(WitnessedSink(folder / "out", journal)).uid("ledger")
     env.execute(NAME)
     spark.stop()
 

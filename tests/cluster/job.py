@@ -45,7 +45,8 @@ class PlacedSlot:
 class ClusterJob:
     """One job of `tests.cluster.counts`, driver after driver. folder: of it alone.
 
-    spark: further settings of the session, settings: of the job. It is slow until `hurry`.
+    spark: further settings of the session, settings: of the job. batch: over Spark's shuffle. It is
+    slow until `hurry`.
     """
 
     def __init__(
@@ -57,14 +58,18 @@ class ClusterJob:
         slots: int = 3,
         spark: Mapping[str, str] | None = None,
         settings: Mapping[str, object] | None = None,
+        batch: bool = False,
     ) -> None:
         self.cluster = cluster
         self.folder = folder
         self.journal = Journal(folder / "journal")
         folder.mkdir(parents=True, exist_ok=True)
         session = {**session_settings(cluster), "spark.cores.max": str(slots)}
-        self._orders = Orders(str(folder), rows, ROW_S, slots, {**session, **(spark or {})})
+        session |= spark or {}
+        self._orders = Orders(str(folder), rows, ROW_S, slots, session, by_count=batch)
         self._settings = dict(settings or {})
+        if batch:
+            self._settings["execution.runtime-mode"] = "BATCH"
         self._slow = Latch(folder / "slow")
         self._slow.set()
         self._driver: subprocess.Popen[bytes] | None = None
@@ -126,6 +131,11 @@ class ClusterJob:
 
         until(answers, "the job's REST interface", START_S)
         return found[0]
+
+    @property
+    def is_over(self) -> bool:
+        """True if the driver has ended."""
+        return self._driver is None or self._driver.poll() is not None
 
     def check_driver(self) -> None:
         """Fails, with its log, if the driver has ended."""

@@ -10,13 +10,14 @@ import os
 import signal
 from itertools import pairwise
 from threading import Timer
+from time import sleep
 from typing import TYPE_CHECKING, Final
 
 import psutil
 
 from tests.cluster.job import now_ms
 from tests.cluster.network import Namespaces, end
-from tests.cluster.standalone import DRIVER, HALVES, WORKERS
+from tests.cluster.standalone import DRIVER, HALVES, START_S, WORKERS
 from tests.e2e.ledger import ledger_rows
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import until
@@ -35,6 +36,9 @@ SETTLED_MS: Final = 3_000
 """How long after the workers' return an executor of theirs may still be taken from the job."""
 
 END_S: Final = 120.0
+
+BATCH_PAUSE_S: Final = (3.0, 8.0)
+"""Between two kills in one batch, of which each step takes about as long."""
 
 
 def kill_slot(job: ClusterJob, chance: Random) -> float:
@@ -144,6 +148,22 @@ def spaces_of(job: ClusterJob) -> Namespaces:
     network = job.cluster.network
     assert isinstance(network, Namespaces), "links of the loopback device cannot be cut"
     return network
+
+
+def kill_executors(job: ClusterJob, chance: Random, kills: int) -> int:
+    """SIGKILL for executors of a batch, with all that their tasks have shuffled.
+
+    The result is how many came before its end.
+    """
+    cluster, done = job.cluster, 0
+    until(lambda: job.is_over or job.journal.notes("session"), "the batch's session", START_S)
+    for done in range(kills):
+        sleep(chance.uniform(*BATCH_PAUSE_S))
+        running = [each for worker in WORKERS for each in cluster.executors(worker)]
+        if job.is_over or not running:
+            return done
+        end([chance.choice(running)])
+    return done + 1
 
 
 KINDS: Final[dict[str, Callable[[ClusterJob, Random], float]]] = {

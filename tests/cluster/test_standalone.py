@@ -1,14 +1,15 @@
 """A job on a standalone cluster of three hosts, and what dies under it."""
 
 import os
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.cluster.conftest import StartJob
 from tests.cluster.job import ClusterJob
-from tests.cluster.kills import KINDS, check_nothing_lost
-from tests.cluster.standalone import WORKERS
+from tests.cluster.kills import KINDS, check_nothing_lost, kill_executors
+from tests.cluster.standalone import WORKERS, StandaloneCluster
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,6 +43,20 @@ def test_a_killed_driver_is_followed_by_one_that_goes_on_from_the_latest_checkpo
     job = start_job(rows=20_000, spark={"spark.driver.bindAddress": "0.0.0.0"})
     report("driver", KINDS["driver"](job, chance))
     assert check_nothing_lost(job) == 20_000
+
+
+@pytest.mark.feature("F302", "F306")
+def test_an_executor_dies_with_what_a_batch_has_shuffled_and_nothing_is_lost_or_doubled(
+    cluster: StandaloneCluster, tmp_path: Path, chance: Random
+) -> None:
+    job = ClusterJob(cluster, tmp_path, rows=900, batch=True)
+    try:
+        job.start()
+        assert kill_executors(job, chance, 2), "the batch runs when it is hit"
+        assert check_nothing_lost(job) == 900
+    finally:
+        job.close()
+    cluster.wait_idle()
 
 
 def check_slots_tell_their_hosts(job: ClusterJob) -> None:

@@ -1,9 +1,11 @@
 """Stages of a batch without Spark: the tasks of each in turn, and the shuffle by Arrow."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -14,13 +16,21 @@ from tests.spark.batch_programs import (
     two_streams_in_one_order_of_time,
     with_limits,
 )
-from tidegate import RuntimeExecutionMode, StreamExecutionEnvironment
+from tidegate import (
+    AsyncDataStream,
+    AsyncFunction,
+    DataStream,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+    Time,
+    WatermarkStrategy,
+)
 from tidegate.connectors import CollectSink
 from tidegate.graph.job_graph import JobGraph
 from tidegate.model.ids import JobId, VertexId
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.job import combiners, task_settings
-from tidegate.spark.batch.shuffle import WORDS, Said, Told, said_in
+from tidegate.spark.batch.shuffle import PLACE, WORDS, Said, Told, said_in
 from tidegate.spark.batch.stage import Stage, run_task
 from tidegate.spark.batch.telling import SparkTask
 
@@ -35,9 +45,9 @@ def graph_of(build: Program, **options: str) -> JobGraph:
 
 
 def rows_for(
-    stage: Stage, index: int, made: Mapping[VertexId, pa.Table]
+    stage: Stage, index: int, made: Mapping[VertexId, pa.Table], fetch: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """What Spark gives to a task, in batches."""
+    """What Spark gives to a task, in batches. fetch: seed of the order in which rows came."""
     edges = [stage.topology.edges[edge] for edge in stage.inputs]
     if not edges:
         return iter([pa.record_batch({"id": [index]})])
@@ -46,8 +56,12 @@ def rows_for(
     rows = rows.filter(wanted)
     target = rows["target"].to_numpy() % stage.parallelism
     rows = rows.filter(pa.array(target == index))
-    order = pc.sort_indices(rows, [("time", "ascending", "at_start")])
-    return iter(rows.take(order).combine_chunks().to_batches(max_chunksize=ROWS_AT_ONCE))
+    fetched = rows.take(pa.array(np.random.default_rng(fetch).permutation(len(rows))))
+    order = pc.sort_indices(
+        fetched, [("time", "ascending", "at_start"), (PLACE, "ascending", "at_end")]
+    )
+    in_order = fetched.take(order).drop_columns(PLACE).combine_chunks()
+    return iter(in_order.to_batches(max_chunksize=ROWS_AT_ONCE))
 
 
 def stage_of(graph: JobGraph, vertex: VertexId, coordinators: Coordinators) -> Stage:
@@ -62,8 +76,8 @@ def stage_of(graph: JobGraph, vertex: VertexId, coordinators: Coordinators) -> S
     )
 
 
-def run_by_hand(graph: JobGraph) -> tuple[list[Any], list[Said]]:
-    """The rows that were collected, and what the tasks said."""
+def run_by_hand(graph: JobGraph, fetch: int = 0) -> tuple[list[Any], list[Said]]:
+    """The rows that were collected, and what the tasks said. fetch: as of `rows_for`."""
     coordinators = Coordinators(graph, {}, goes_on=False)
     coordinators.start()
     made: dict[VertexId, pa.Table] = {}
@@ -72,7 +86,7 @@ def run_by_hand(graph: JobGraph) -> tuple[list[Any], list[Said]]:
         parts: list[pa.RecordBatch] = []
         for index in range(stage.parallelism):
             place = SparkTask(7 + index, 0)
-            parts += run_task(stage, index, place, rows_for(stage, index, made))
+            parts += run_task(stage, index, place, rows_for(stage, index, made, fetch))
         made[vertex.id] = pa.Table.from_batches(parts)
     said: dict[object, Said] = {}
     for vertex in graph.topology.vertices:
@@ -102,6 +116,40 @@ def test_a_program_finds_the_same_in_stages(name: str) -> None:
 def test_records_of_two_streams_are_one_sequence_in_stages() -> None:
     found, _ = run_by_hand(graph_of(two_streams_in_one_order_of_time))
     assert sorted(found, key=repr) == sorted(with_limits(), key=repr)
+
+
+class Slower(AsyncFunction[Any, Any]):
+    """The later its value came, the earlier it is given."""
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        await asyncio.sleep((-value % 5) / 1_000)
+        return [value]
+
+
+def sums_of_ten(env: StreamExecutionEnvironment) -> DataStream[Any]:
+    numbers = AsyncDataStream.unordered_wait(
+        env.from_sequence(1, 3_000), Slower(), Time.seconds(60), capacity=50
+    )
+    tens = numbers.key_by(lambda n: n % 7).count_window(10).reduce(lambda a, b: a + b)
+    return tens.key_by(lambda total: total % 3).map(lambda total: (total % 3, total))
+
+
+def sums_of_ten_by_time(env: StreamExecutionEnvironment) -> DataStream[Any]:
+    """Many records have one time."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    timed = env.from_sequence(1, 3_000).assign_timestamps_and_watermarks(
+        strategy.with_timestamp_assigner(lambda n, _: n // 500)
+    )
+    tens = timed.key_by(lambda n: n % 7).count_window(10).reduce(lambda a, b: a + b)
+    return tens.key_by(lambda total: total % 3).map(lambda total: (total % 3, total))
+
+
+@pytest.mark.parametrize("program", [sums_of_ten, sums_of_ten_by_time])
+def test_a_task_that_is_run_again_writes_the_same(program: Program) -> None:
+    """Else a reader of the first and a reader of the second would not fit together."""
+    first, again = (run_by_hand(graph_of(program), fetch)[0] for fetch in (1, 2))
+    assert len(first) == 7 * (3_000 // 7 // 10)
+    assert sorted(first) == sorted(again)
 
 
 def test_a_task_passes_rows_of_a_key_on_before_it_has_taken_the_next() -> None:

@@ -267,6 +267,8 @@ class SlotSettings:
     None if changes of it are not logged. trace_functions: pure functions are evaluated over
     columns. loops: form of the loops around user functions. metrics_max: metrics that the functions
     of an operator may have in one subtask. replay: None if nothing is kept of steps that fail.
+    repeatable: a subtask may be run once more for some of its readers, so that what it emits has to
+    be the same, in the same order.
     """
 
     rows: int = 2_048
@@ -297,6 +299,7 @@ class SlotSettings:
     loops: LoopForm = LoopForm.AUTO
     metrics_max: int = 1_000
     replay: ReplaySettings | None = None
+    repeatable: bool = False
 
     def __post_init__(self) -> None:
         assert self.rows > 0 and self.arrow_rows > 0, "a batch has rows"

@@ -82,7 +82,8 @@ class AsyncWaitOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
-        self._queue: CallQueue = OrderedQueue() if self._ordered else UnorderedQueue()
+        ordered = self._ordered or context.info.settings.repeatable
+        self._queue: CallQueue = OrderedQueue() if ordered else UnorderedQueue()
         self._seats = Seats(self._settings.capacity, context.tasks.wake)
         self._tasks = LoopTasks(context.tasks)
         self._rows_max = 2 * context.info.settings.rows

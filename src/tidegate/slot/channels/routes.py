@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Batch
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.channels.output import ChannelOutput
+
+BLOCK_ROWS: Final = 8_192
+"""Rows of Arrow batches that one channel gets in a row, where each row has to have its channel."""
 
 
 class Route(Protocol):
@@ -86,11 +89,11 @@ class _Broadcast:
 class _RoundRobin:
     """Rows are dealt out one by one, Arrow batches one by one.
 
-    first: the channel that begins; a draw between batches where ``shuffled``.
+    first: the channel that begins. draw: the one that begins with each batch; None for the next.
     """
 
     def __init__(
-        self, channels: Sequence[ChannelOutput], first: int, draw: Callable[[], int] | None
+        self, channels: Sequence[ChannelOutput], first: int, draw: Callable[[], int] | None = None
     ) -> None:
         self._channels = channels
         self._next = first % len(channels)
@@ -108,6 +111,26 @@ class _RoundRobin:
             part = _every(batch, offset, count)
             channels[(self._next + offset) % count].rows(part, now_ms)
         self._next = (self._next + len(batch)) % count
+
+
+class _RoundRobinByRows(_RoundRobin):
+    """Deals Arrow batches out in blocks, for where one ends depends on time."""
+
+    _left = BLOCK_ROWS
+
+    def batch(self, batch: Batch, now_ms: int) -> None:
+        if not isinstance(batch, ArrowBatch):
+            super().batch(batch, now_ms)
+            return
+        start = 0
+        while start < len(batch):
+            stop = min(start + self._left, len(batch))
+            self._channels[self._next].arrow(batch.piece(start, stop))
+            self._left -= stop - start
+            start = stop
+            if not self._left:
+                self._left = BLOCK_ROWS
+                self._next = (self._next + 1) % len(self._channels)
 
 
 def _every(batch: RowBatch, first: int, step: int) -> RowBatch:
@@ -290,12 +313,11 @@ def make_route(
             return _Custom(channels, plan.key, plan.partition, where)
         case Partitioner.BROADCAST:
             return _Broadcast(channels, share=share)
-        case Partitioner.REBALANCE if len(channels) > 1:
-            return _RoundRobin(channels, subtask, None)
-        case Partitioner.SHUFFLE if len(channels) > 1:
+        case Partitioner.SHUFFLE if len(channels) > 1 and not settings.repeatable:
             return _RoundRobin(channels, 0, chance.bits64)
-        case Partitioner.RESCALE if len(channels) > 1:
-            return _RoundRobin(channels, 0, None)
+        case Partitioner.REBALANCE | Partitioner.RESCALE | Partitioner.SHUFFLE if len(channels) > 1:
+            first = 0 if partitioner is Partitioner.RESCALE else subtask
+            return (_RoundRobinByRows if settings.repeatable else _RoundRobin)(channels, first)
         case _:
             return _Broadcast(channels[:1], share=share)
 

@@ -24,7 +24,7 @@ from tidegate.spark.batch.commits import commit_all
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
-from tidegate.spark.batch.shuffle import SPARK_SCHEMA, WORDS, Committables, Told, said_in
+from tidegate.spark.batch.shuffle import PLACE, SPARK_SCHEMA, WORDS, Committables, Told, said_in
 from tidegate.spark.batch.stage import Stage, stage_function
 from tidegate.spark.session import lost
 from tidegate.storage import paths
@@ -295,10 +295,7 @@ class BatchJob:
                 part = part.where(sql.col("edge").isin(*edges, WORDS))
             parts.append(part)
         rows = _united(parts).repartitionById(parallelism, "target")
-        kinds = {topology.edges[edge].partitioner for edge in stage.inputs}
-        if Partitioner.HASH in kinds:
-            rows = rows.sortWithinPartitions(sql.col("time").asc_nulls_first())
-        return rows
+        return rows.sortWithinPartitions(sql.col("time").asc_nulls_first(), PLACE).drop(PLACE)
 
 
 class StagedInputs:
@@ -357,7 +354,7 @@ def task_settings(graph: JobGraph, snapshot: FinalSnapshot | None = None) -> Job
     """
     checkpoints = graph.settings.checkpoints if snapshot is None else snapshot.settings
     checkpoints = replace(checkpoints, interval_ms=1, unaligned=False)
-    slot = replace(graph.settings.slot, debloat=None, replay=None)
+    slot = replace(graph.settings.slot, debloat=None, replay=None, repeatable=True)
     if snapshot is not None:
         slot = replace(slot, final_only=False, watermark_ms=1)
     return replace(graph.settings, checkpoints=checkpoints, slot=slot)

@@ -7,6 +7,10 @@ Spark brings those of all senders into the order of their times, on disk where t
 Each row of Spark names the subtask that it is for and the edge that it came over. What tasks have
 to say to others, and to the driver, is said in such rows too, so it holds for the very attempt
 whose rows are read.
+
+A task gets its rows in one order, by their times and then by their places, in whatever order Spark
+has fetched them. So a task that is run again, since what it had written was lost, writes the same
+once more: some of its readers may have read the first, and others read the second.
 """
 
 from __future__ import annotations
@@ -44,12 +48,15 @@ SCHEMA: Final = pa.schema(
         pa.field("time", pa.int64()),
         pa.field("form", pa.int64(), nullable=False),
         pa.field("data", pa.binary(), nullable=False),
+        pa.field("place", pa.int64(), nullable=False),
     ]
 )
 SPARK_SCHEMA: Final = (
     "target int not null, edge int not null, time bigint, form bigint not null, "
-    "data binary not null"
+    "data binary not null, place bigint not null"
 )
+PLACE: Final = "place"
+"""Column that says who wrote a row, and how many rows that had written before."""
 
 ONLY: Final = CheckpointId(1)
 """The checkpoint at the end of a batch."""
@@ -66,8 +73,12 @@ _FORMS: Final = 2
 WORDS: Final = -1
 """The edge of a row that holds words of a task. It has no time, so it comes before records."""
 
-SENDER_BITS: Final = 12
+_FORM_BITS: Final = 12
 """A form's number says in these bits which one of its sender's it is, above them who that is."""
+
+_SUBTASK_BITS: Final = 15
+_ROW_BITS: Final = 38
+"""Bits of a place for the subtask and for the number of the row; the step is above them."""
 
 BATCH_BYTES: Final = 1 << 20
 """Rows of Spark are given on once they hold about as much."""
@@ -132,11 +143,12 @@ def layout_of(batch: Batch) -> Layout | None:
 class ShuffleWriter:
     """Gathers what a task emits as rows of Spark.
 
-    sender: a number that no other task of the job has. watermarks: the last one over each edge.
+    step, subtask: their numbers in the job. watermarks: the last one over each edge.
     """
 
-    def __init__(self, sender: int) -> None:
-        self._sender = sender
+    def __init__(self, step: int, subtask: int) -> None:
+        self._sender = (step << _SUBTASK_BITS) + subtask
+        self._place = self._sender << _ROW_BITS
         self._layouts: dict[Layout, int] = {}
         self._parts: list[pa.RecordBatch] = []
         self.watermarks: dict[int, int] = {}
@@ -183,8 +195,8 @@ class ShuffleWriter:
     def _number(self, layout: Layout) -> int:
         number = self._layouts.get(layout)
         if number is None:
-            assert len(self._layouts) < (1 << SENDER_BITS) - _FORMS, "records have a few layouts"
-            number = (self._sender << SENDER_BITS) + _FORMS + len(self._layouts)
+            assert len(self._layouts) < (1 << _FORM_BITS) - _FORMS, "records have a few layouts"
+            number = (self._sender << _FORM_BITS) + _FORMS + len(self._layouts)
             self._layouts[layout] = number
         return number
 
@@ -200,9 +212,11 @@ class ShuffleWriter:
                 times,
                 pa.array(np.full(count, form, np.int64)),
                 data,
+                pa.array(np.arange(self._place, self._place + count)),
             ],
             schema=SCHEMA,
         )
+        self._place += count
         self._parts.append(part)
         self.waiting_bytes += part.nbytes
 

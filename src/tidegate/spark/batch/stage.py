@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.frame_rows import FramePartitions
     from tidegate.spark.batch.telling import Telling
 
-_SUBTASK_BITS: Final = 32
 _ENCODE_MS: Final = 50.0
 _HELD_UP_S: Final = 0.001
 _BEAT_S: Final = 0.005
@@ -202,7 +201,7 @@ class StageHost:
         self.chance = SeededChance(attempt)
         self.log = log
         self.channel_state = no_channel_state(execution, self.chance.bits64)
-        self.writer = ShuffleWriter((stage.position << _SUBTASK_BITS) + execution.subtask.index)
+        self.writer = ShuffleWriter(stage.position, execution.subtask.index)
         self.words: list[Committables | Told] = []
         self.failure: TidegateError | None = None
         self.share: CheckpointAcknowledged | None = None
