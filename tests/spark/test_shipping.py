@@ -61,11 +61,18 @@ def test_a_job_runs_on_executors_that_have_pyspark_alone(tmp_path: Path, bare: P
     assert not any(name.startswith(("pyspark/", "numpy/", "pyarrow/", "..")) for name in names)
 
 
-def test_an_archive_is_made_once_for_what_is_installed(tmp_path: Path) -> None:
+def test_an_archive_is_made_once_for_what_is_installed_and_old_ones_go(tmp_path: Path) -> None:
+    old, unneeded, own = (tmp_path / name for name in ("tidegate-1.tar.gz", "tidegate-2", "other"))
+    for file in (old, unneeded, own):
+        file.touch()
+    for file in (unneeded, own):
+        os.utime(file, (0, 0))
     first = packed(tmp_path)
-    made = first.stat().st_mtime_ns
-    assert packed(tmp_path) == first and first.stat().st_mtime_ns == made
-    assert list(tmp_path.iterdir()) == [first]
+    made = first.stat().st_ino
+    os.utime(first, (0, 0))
+    assert packed(tmp_path) == first and first.stat().st_ino == made
+    assert first.stat().st_mtime > 0, "it is needed again"
+    assert sorted(tmp_path.iterdir()) == sorted((old, own, first))
 
 
 @pytest.mark.parametrize("python, machine", [("3.99", platform.machine()), (HERE, "abacus")])

@@ -7,6 +7,7 @@ NumPy, pandas and PyArrow are large, and of another version they would break PyS
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -23,6 +24,7 @@ from pyspark import cloudpickle
 
 import flinkformat
 import tidegate
+from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.errors import ConfigError
 from tidegate.spark.unpacking import unpacked
@@ -44,6 +46,12 @@ _OURS: Final = {"tidegate": tidegate, "flinkformat": flinkformat}
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _NO_CODE: Final = (".pyc", ".pth")
+_KEPT_MS: Final = 30 * 24 * 3_600_000
+"""An archive in the cache is deleted once no job has been given it for so long.
+
+Spark reads it again for each executor that comes later.
+"""
+
 _PYTHON: Final = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -83,21 +91,35 @@ def _cache() -> Path:
 
 
 def packed(cache: Path) -> Path:
-    """The archive of what is installed now, made if it is not in the cache yet."""
+    """The archive of what is installed now, made if it is not in the cache yet.
+
+    One that is made takes the place of those that nobody has needed for a month.
+    """
     files = dict(sorted(_files()))
     content = hashlib.sha256(f"{_PYTHON} {platform.machine()}".encode())
     for name, file in files.items():
         found = file.stat()
         content.update(f"\n{name} {found.st_size} {found.st_mtime_ns}".encode())
     archive = cache / f"tidegate-{tidegate.__version__}-{content.hexdigest()[:16]}.tar.gz"
-    if not archive.exists():
+    if archive.exists():
+        archive.touch()
+    else:
         cache.mkdir(parents=True, exist_ok=True)
+        _tidy(cache)
         made = archive.with_suffix(f".{os.getpid()}")
         with tarfile.open(made, "w:gz", compresslevel=1) as tar:
             for name, file in files.items():
                 tar.add(file, name, recursive=False)
         made.rename(archive)
     return archive
+
+
+def _tidy(cache: Path) -> None:
+    before_s = (SystemClock().wall_ms() - _KEPT_MS) / 1_000
+    for found in cache.glob("tidegate-*"):
+        with contextlib.suppress(FileNotFoundError):  # another program is as tidy
+            if found.stat().st_mtime < before_s:
+                found.unlink()
 
 
 def _files() -> Iterator[tuple[str, Path]]:
