@@ -4,9 +4,9 @@ Guards, from a record made to the sink: p50 and p99 at most 0.8 and 5 ms on the 
 and 8 ms on Spark. Flink on the JVM stands beside it, with its buffer timeout at 100 ms, which is
 its default, and at 1 ms.
 
-Sketch: the paced source ticks each millisecond, so a record waits half of that; two turns of the
-loop and two hops are some 0.2 ms. The tail is the scheduler's, with two slots and a driver on two
-cores, and the synchronous part of a checkpoint.
+Sketch: the paced source gives ten records every two milliseconds, stamped as they are made; two
+turns of the loop and two hops are some 0.2 ms. The tail is the scheduler's, with two slots and a
+driver on two cores, and the synchronous part of a checkpoint.
 """
 
 import sys
