@@ -21,6 +21,8 @@ _GONE: Final = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION", "StatusCode.UNAV
 """What Spark Connect says of a server that was started anew, or has not answered for long."""
 
 _OF_JVM: Final = "JVM stacktrace:"
+_NO_REASONS: Final = ("SQLSTATE: ", "at ", "... ", ")")
+"""How lines begin that tell a reader nothing: of a stack of Java's, or behind one."""
 
 
 def session_for(spark: object | None, slots: int, tries: int = 1) -> SparkSession:
@@ -101,7 +103,7 @@ def lost(what: str, text: str) -> SlotLost:
             "PYSPARK_PYTHON in the environment of Spark Connect's server.",
         )
     lines = [line.strip() for line in text.partition(_OF_JVM)[0].splitlines()]
-    reasons = [line for line in lines if line and not line.startswith("SQLSTATE: ")]
+    reasons = [line for line in lines if line and not line.startswith(_NO_REASONS)]
     return SlotLost(f"{what}: {(reasons or lines or [''])[-1][:500]}")
 
 

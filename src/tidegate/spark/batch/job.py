@@ -212,12 +212,16 @@ class BatchJob:
         return list(said.values())
 
     def _said(self, session: SparkSession) -> DataFrame:
-        """The words of the last tasks, which have those of all tasks before them."""
+        """The words of the last tasks, which have those of all tasks before them.
+
+        They go through a shuffle too: tasks whose rows the driver has taken could not be run again
+        where Spark has to take back all that depends on a lost one.
+        """
         topology, frames = self._graph.topology, dict[object, "DataFrame"]()
         for vertex in topology.vertices:
             frames[vertex.id] = self._stage(session, vertex.id, frames)
         last = self._frames.in_order(sources_of(topology, None))
-        return _united([frames[each] for each in last]).select("data")
+        return _united([frames[each] for each in last]).select("data").repartition(1)
 
     def _stage(
         self, session: SparkSession, vertex: VertexId, frames: Mapping[object, DataFrame]
