@@ -155,15 +155,14 @@ def kill_executors(job: ClusterJob, chance: Random, kills: int) -> int:
 
     The result is how many came before its end.
     """
-    cluster, done = job.cluster, 0
     until(lambda: job.is_over or job.journal.notes("session"), "the batch's session", START_S)
     for done in range(kills):
         sleep(chance.uniform(*BATCH_PAUSE_S))
-        running = [each for worker in WORKERS for each in cluster.executors(worker)]
+        running = [each for worker in WORKERS for each in job.cluster.executors(worker)]
         if job.is_over or not running:
             return done
         end([chance.choice(running)])
-    return done + 1
+    return kills
 
 
 KINDS: Final[dict[str, Callable[[ClusterJob, Random], float]]] = {

@@ -77,10 +77,10 @@ class MicroBatches:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Runs one micro-batch. Raises what its job ends with; ConfigError without its state."""
         series, number = self._series(), CheckpointId(batch_id + 1)
-        committed = paths.join(series.path(number), _COMMITTED)
+        own = series.path(number)
+        committed = paths.join(own, _COMMITTED)
         if self._is_file(committed):
             return
-        own = series.path(number)
         if self._is_complete(own):
             self._run(frame.limit(0), own, savepoint_in(paths.join(own, _AGAIN)))
         else:
@@ -89,20 +89,20 @@ class MicroBatches:
         store.open_new(name).close()
 
     def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
+        settings = configuration_from_outside(self._configuration)
+        settings.set(execution.RUNTIME_MODE, RuntimeExecutionMode.BATCH)
+        if reporting.SUMMARY.key not in self._configuration:
+            settings.set(reporting.SUMMARY, False)
+        if start is not None:
+            settings.set(RESTORE_PATH, start)
+        if self._parallelism is not None:
+            settings.set(execution.PARALLELISM, self._parallelism)
         session, make_runtime = frame.sparkSession, load_runtime("spark")
         env = StreamExecutionEnvironment(
             lambda configuration: make_runtime(configuration, spark=session, ending=ending),
-            configuration_from_outside(self._configuration),
+            settings,
             session=lambda _: session,
         )
-        settings: dict[str, object] = {execution.RUNTIME_MODE.key: RuntimeExecutionMode.BATCH}
-        if reporting.SUMMARY.key not in self._configuration:
-            settings[reporting.SUMMARY.key] = False
-        if start is not None:
-            settings[RESTORE_PATH.key] = start
-        if self._parallelism is not None:
-            settings[execution.PARALLELISM.key] = self._parallelism
-        env.configure(settings)
         rows = env.from_spark(frame, folder=self._directory).uid(_ROWS)
         self._program(env, rows)
         env.execute(self._name)

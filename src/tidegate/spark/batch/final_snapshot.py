@@ -110,6 +110,7 @@ class FinalSnapshot:
         metadata = told.metadata(coordinators, facts, self.properties, hooks)
         write_snapshot(self.storage, metadata, self.path)
         self.completed = True
+        self._delete_replaced()
 
     def _registered(self, share: CheckpointAcknowledged) -> dict[OperatorId, SubtaskState] | None:
         """The state of a share, without placeholders."""
@@ -120,6 +121,9 @@ class FinalSnapshot:
             operator: self.registry.register_state(state, self.barrier.checkpoint, written)
             for operator, state in share.state.items()
         }
+
+    def _delete_replaced(self) -> None:
+        """Delete what it makes needless; nothing, where it stands alone."""
 
     def discard(self) -> None:
         """Delete what there is of it."""
@@ -198,14 +202,7 @@ class SeriesCheckpoint(FinalSnapshot):
             used={path for each in kept for path in each.paths()},
         )
 
-    def complete(
-        self,
-        shares: Sequence[CheckpointAcknowledged],
-        coordinators: Mapping[OperatorId, bytes],
-        hooks: tuple[MasterState, ...],
-        event_times: Mapping[VertexId, int],
-    ) -> None:
-        super().complete(shares, coordinators, hooks, event_times)
+    def _delete_replaced(self) -> None:
         if self._older is None or self._before is None:
             return
         needless = self.registry.release_below(self._before.checkpoint)

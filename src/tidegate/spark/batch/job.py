@@ -243,7 +243,7 @@ class BatchJob:
             self._start.event_times.get(vertex),
             combiners=self._combiners(vertex),
             invitation=self._around.invitation,
-            kept_for=self._job if self._snapshot is None else self._snapshot.job,
+            kept_for=None if self._snapshot is None else self._snapshot.job,
         )
         parallelism = stage.parallelism
         if stage.inputs:

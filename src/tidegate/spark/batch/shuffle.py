@@ -104,7 +104,7 @@ class Told:
 class Said:
     """Words of one task, and what it has done. failure: rows behind this are not all.
 
-    share: of the savepoint that the batch ends with.
+    share: of the snapshot that the batch ends with.
     """
 
     task: ExecutionId
