@@ -31,14 +31,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 def start_job(
     cluster: StandaloneCluster, tmp_path: Path, known_processes: set[psutil.Process]
 ) -> Iterator[StartJob]:
-    """Starts a job and waits for its first rows; afterwards nothing of it is left on any host."""
+    """Starts a job and waits for its first rows, save of a batch, which commits them at its end.
+
+    Afterwards nothing of it is left on any host.
+    """
     with ExitStack() as stack:
 
-        def start(**options: object) -> ClusterJob:
-            job = ClusterJob(cluster, tmp_path, **options)  # type: ignore[arg-type]
+        def start(*, batch: bool = False, **options: object) -> ClusterJob:
+            job = ClusterJob(cluster, tmp_path, batch=batch, **options)  # type: ignore[arg-type]
             stack.callback(job.close)
             job.start()
-            job.wait_rows()
+            if not batch:
+                job.wait_rows()
             return job
 
         yield start

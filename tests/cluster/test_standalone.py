@@ -1,7 +1,6 @@
 """A job on a standalone cluster of three hosts, and what dies under it."""
 
 import os
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.cluster.conftest import StartJob
 from tests.cluster.job import ClusterJob
 from tests.cluster.kills import KINDS, check_nothing_lost, kill_executors
-from tests.cluster.standalone import WORKERS, StandaloneCluster
+from tests.cluster.standalone import WORKERS
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,16 +46,11 @@ def test_a_killed_driver_is_followed_by_one_that_goes_on_from_the_latest_checkpo
 
 @pytest.mark.feature("F302", "F306")
 def test_an_executor_dies_with_what_a_batch_has_shuffled_and_nothing_is_lost_or_doubled(
-    cluster: StandaloneCluster, tmp_path: Path, chance: Random
+    start_job: StartJob, chance: Random
 ) -> None:
-    job = ClusterJob(cluster, tmp_path, rows=900, batch=True)
-    try:
-        job.start()
-        assert kill_executors(job, chance, 2), "the batch runs when it is hit"
-        assert check_nothing_lost(job) == 900
-    finally:
-        job.close()
-    cluster.wait_idle()
+    job = start_job(rows=900, batch=True)
+    assert kill_executors(job, chance, 2), "the batch runs when it is hit"
+    assert check_nothing_lost(job) == 900
 
 
 def check_slots_tell_their_hosts(job: ClusterJob) -> None:
