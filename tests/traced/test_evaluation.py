@@ -21,6 +21,7 @@ from tidegate.traced.symbols import (
     Constant,
     Expression,
     Field,
+    Text,
     Unary,
     trace,
 )
@@ -51,7 +52,9 @@ leaves = st.one_of(
 def grown(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     binary = st.sampled_from(ARITHMETIC + BITS + COMPARISONS)
     return st.one_of(
-        st.builds(Unary, st.sampled_from(UNARY), parts), st.builds(Binary, binary, parts, parts)
+        st.builds(Unary, st.sampled_from(UNARY), parts),
+        st.builds(Binary, binary, parts, parts),
+        st.lists(parts, min_size=1, max_size=3).map(tuple).map(Text),
     )
 
 
@@ -70,6 +73,8 @@ def plainly(expression: Expression, row: tuple[object, ...]) -> object:
             if operation == "lshift" and not -99 <= (by := plainly(right, row)) <= 99:  # type: ignore[operator]
                 raise OverflowError(by)
             return getattr(operator, operation)(plainly(left, row), plainly(right, row))
+        case Text(parts):
+            return "".join(f"{plainly(each, row)}" for each in parts)
 
 
 def same(a: object, b: object) -> bool:
@@ -134,6 +139,23 @@ def test_none_is_not_computed_with(operation: str) -> None:
     assert evaluation.column(Field(0, 0)).tolist() == [1, None]
 
 
+@given(st.lists(st.tuples(longs, texts), min_size=1, max_size=8), st.lists(texts))
+def test_texts_are_written_without_doubt(batch: Batch, between: list[str]) -> None:
+    number, text = Field(0, 0), Field(0, 1)
+    longs_of, texts_of = zip(*batch, strict=True)
+    columns = {number: np.array(longs_of, np.int64), text: np.array(texts_of, np.object_)}
+    expression = Text((number, *map(Constant, between), Constant(-5), text))
+    expected = [f"{row[0]}{''.join(between)}-5{row[1]}" for row in batch]
+    assert Evaluation(columns, len(batch)).column(expression).tolist() == expected
+
+
+@pytest.mark.parametrize("part", [Field(0, 1), Field(0, 2), Constant(1.5), Constant(True)])
+def test_numbers_that_are_not_whole_are_written_by_python(part: Expression) -> None:
+    evaluation = Evaluation(fields([(1, 1.0, True, "a")]), 1)
+    with pytest.raises(Doubt):
+        evaluation.column(Text((Field(0, -1), part)))
+
+
 KEYS, FACTOR, MASK = 1_000, 2654435761, 0xFFFFFFFF
 
 
@@ -143,6 +165,8 @@ KEYS, FACTOR, MASK = 1_000, 2654435761, 0xFFFFFFFF
         (lambda n: ((n * FACTOR & MASK) % KEYS, n), [0, 1, 5, 10**6]),
         (lambda n: n // -7 + n % -7, [-9, 0, 13]),
         (lambda n: n / 4 >= 2.5, [9, 10, 11]),
+        (lambda n: (f"{{user}}-{n * FACTOR & MASK}", f"{KEYS}", f"{n}"), [-5, 0, 2**30]),
+        (lambda n: f"{n}:{n % 3}" == "7:1", [6, 7, 8]),
         (lambda n: (~n, -n, +n, n << 3, n >> 1, n | 1, n ^ 5), [-5, 0, 9]),
     ],
 )

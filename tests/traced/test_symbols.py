@@ -13,7 +13,7 @@ from flinkformat.row import Row
 from tidegate.api.rows.column_rows import RowForm
 from tidegate.traced.projection import Projection
 from tidegate.traced.purity import NotPure
-from tidegate.traced.symbols import Binary, Constant, Field, trace
+from tidegate.traced.symbols import Binary, Constant, Field, Text, trace
 
 FACTOR, MOST = 3, 5
 
@@ -34,6 +34,22 @@ def test_a_function_becomes_the_expressions_of_its_result() -> None:
         Binary("gt", Field(0, "n"), Constant(2)),
     )
     assert sorted(traced.seen, key=str) == [3, 7]
+
+
+def test_an_f_string_becomes_its_parts() -> None:
+    traced = trace(lambda row: (f"user-{row[0] % 9}{{}}", f"{row[1]}", f"{f'{FACTOR}/{row[1]}'}!"))
+    assert traced.expressions == (
+        Text((Constant("user-"), Binary("mod", Field(0, 0), Constant(9)), Constant("{}"))),
+        Text((Field(0, 1),)),
+        Text((Constant(3), Constant("/"), Field(0, 1), Constant("!"))),
+    )
+
+
+def test_a_function_may_have_as_many_constants_as_its_instructions_reach() -> None:
+    function = eval(f"lambda n: f'<{{n + {' + '.join(map(str, range(300, 552)))}}}>'")
+    less, total, greater = trace(function).expressions[0].parts
+    assert (less, greater) == (Constant("<"), Constant(">"))
+    assert total.right == Constant(551)
 
 
 def test_two_arguments_are_told_apart() -> None:
@@ -65,7 +81,7 @@ def test_a_dict_is_a_result_where_one_may_be() -> None:
         (lambda row: {row["a"]: 1}, "do not take it"),
         (lambda row: {"a": {"b": row}}, "a part of type dict"),
         (lambda row: {**row, "a": 1}, "does what symbols do not show"),
-        (lambda row: {name: row for name in "ab"}, "stores something"),
+        (lambda row: {name: row for name in "ab"}, "(stores|decides or repeats) something"),
     ],
 )
 def test_dicts_that_are_no_rows_of_columns_are_refused(
@@ -289,7 +305,11 @@ def storing(n: int) -> int:
         (lambda n: math.sqrt(n), "calls a function"),
         (lambda row: len(row), "calls a function"),
         (lambda row: row.lower(), "calls a function"),
-        (lambda n: f"{n}", "does what symbols do not show"),
+        (lambda n: f"{n:>9}", "writes a value into a text by a format of its own"),
+        (lambda n: f"{n!r}", "writes a value into a text by a format of its own"),
+        (lambda n: f"{n}"[0], "takes a part of a field"),
+        (lambda n: f"{n}" < "5", "does more with a text than compare"),
+        (lambda n: f"{(n, n)}", "a part of type tuple"),
         (lambda n: n > 1 and n < 3, "decides or repeats something"),
         (lambda n: not n, "decides or repeats something"),
         (branching, "decides or repeats something"),
@@ -297,7 +317,7 @@ def storing(n: int) -> int:
         (generating, "a generator"),
         (counting, "has defaults"),
         (lambda n: "%s" % n == "5", "makes a text of a value"),  # noqa: UP031
-        (lambda n: "%r" % (n,) == "5", "does what symbols do not show"),  # noqa: UP031
+        (lambda n: "%r" % (n,) == "5", "by a format of its own"),  # noqa: UP031
         (lambda n: b"%a" % n == b"5", "makes a text of a value"),
         (lambda row: row[0] + "x", "more with a text than compare"),
         (lambda row: "x" * row[0], "more with a text than compare"),

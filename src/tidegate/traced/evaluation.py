@@ -23,6 +23,7 @@ from tidegate.traced.symbols import (
     Constant,
     Expression,
     Field,
+    Text,
     Unary,
 )
 
@@ -157,6 +158,8 @@ class Evaluation:
                 return self._same(operation, left, right)
             case Binary(operation, left, right):
                 return binary(operation, self._value(left), self._value(right))
+            case Text(parts):
+                return joined([self._value(each) for each in parts], self._rows)
             case _:
                 assert_never(expression)
 
@@ -249,6 +252,22 @@ def compared(operation: str, left: Column, right: Column) -> Column:
     if kinds == {INT, FLOAT}:
         exact(left, right)
     return Column(getattr(operator, operation)(left.values, right.values))
+
+
+def joined(parts: Sequence[Column], rows: int) -> Column:
+    """Texts of whole numbers and texts, one after the other. Raises Doubt."""
+    if not {each.values.dtype for each in parts} <= {INT, TEXT}:
+        raise Doubt("a text of a floating number or a truth value")
+    template, values = "", list[list[object]]()
+    for each in parts:
+        if each.values.ndim:
+            template += "{}"
+            values.append(each.values.tolist())
+        else:
+            template += str(each.values[()]).replace("{", "{{").replace("}", "}}")
+    texts = np.empty(rows, TEXT)
+    texts[:] = list(map(template.format, *values)) if values else template.format()
+    return Column(texts)
 
 
 def exact(*columns: Column) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flinkformat.frozen import frozen
 from tidegate.traced.calls import fields_of, names_of
 from tidegate.traced.purity import NotPure
-from tidegate.traced.symbols import Binary, Expression, Field, Traced, Unary, trace
+from tidegate.traced.symbols import Binary, Expression, Field, Text, Traced, Unary, trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,5 +116,7 @@ def _arguments(expression: Expression) -> set[int]:
             return _arguments(operand)
         case Binary(_, left, right):
             return _arguments(left) | _arguments(right)
+        case Text(parts):
+            return set[int]().union(*map(_arguments, parts))
         case _:
             return set()

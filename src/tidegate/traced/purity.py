@@ -1,9 +1,9 @@
 """Looks at byte code: a function qualifies if calling it with symbols shows all that it does.
 
 Such a function loads its arguments, constants, and globals or cells that hold numbers, texts or
-truth values; it computes, compares, takes fields and builds tuples. It calls nothing, stores
-nothing and has no branches. Where its result may be a record, it may call the record's class at its
-end.
+truth values; it computes, compares, takes fields, writes values into texts and builds tuples. It
+calls nothing, stores nothing and has no branches. Where its result may be a record, it may call the
+record's class at its end.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tidegate.api.rows.records import only_makes_a_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from dis import Instruction
     from types import CellType, CodeType
 
 _ALWAYS = frozenset(
@@ -28,6 +29,7 @@ _ALWAYS = frozenset(
         "BINARY_SUBSCR",
         "BUILD_CONST_KEY_MAP",
         "BUILD_MAP",
+        "BUILD_STRING",
         "BUILD_TUPLE",
         "COMPARE_OP",
         "COPY_FREE_VARS",
@@ -44,9 +46,9 @@ _ALWAYS = frozenset(
     }
 )
 _ALLOWED: Final[Mapping[tuple[int, int], frozenset[str]]] = {
-    (3, 11): _ALWAYS | {"UNARY_POSITIVE"},
-    (3, 12): _ALWAYS | {"CALL_INTRINSIC_1", "RETURN_CONST"},
-    (3, 13): _ALWAYS | {"CALL_INTRINSIC_1", "LOAD_FAST_LOAD_FAST", "RETURN_CONST"},
+    (3, 11): _ALWAYS | {"FORMAT_VALUE", "UNARY_POSITIVE"},
+    (3, 12): _ALWAYS | {"CALL_INTRINSIC_1", "FORMAT_VALUE", "RETURN_CONST"},
+    (3, 13): _ALWAYS | {"CALL_INTRINSIC_1", "FORMAT_SIMPLE", "LOAD_FAST_LOAD_FAST", "RETURN_CONST"},
 }
 """Instructions by version of Python; on any other version nothing qualifies."""
 
@@ -136,32 +138,56 @@ def _refused(
             known = known and before == last_argument
         elif each.opname == "IS_OP":
             known = before == _NONE
+        elif each.opname == "FORMAT_VALUE":
+            known = not each.arg  # without a conversion and a format
         if not known:
             line = None if each.positions is None else each.positions.lineno
             yield each.opname, line or code.co_firstlineno
         before = each.opname, each.argval
 
 
-def comparing(function: FunctionType) -> FunctionType:
-    """A function that compares with None by ``==`` and ``!=`` where this one does by ``is``.
+def noting(function: FunctionType, formatted: object, joined: object) -> FunctionType:
+    """A function that asks symbols by operators for what Python does not ask them about.
 
-    Symbols are not asked about ``is``; of what they stand for both say the same. function: a
-    checked one, so that nothing jumps and instructions may be longer.
+    It compares with None by ``==`` and ``!=`` where this one does by ``is``: of what symbols stand
+    for both say the same. ``f"{value}"`` is ``value @ formatted``, and the parts of an f-string are
+    ``parts @ joined``. function: a checked one, so that nothing jumps and instructions may be more.
     """
     code = function.__code__
     instructions = list(dis.get_instructions(code))
     ends = [each.offset for each in instructions[1:]] + [len(code.co_code)]
+    first = len(code.co_consts)
     made = b"".join(
-        _compare("!=" if each.arg else "==")
-        if each.opname == "IS_OP"
-        else code.co_code[each.offset : end]
+        _noted(each, first) or code.co_code[each.offset : end]
         for each, end in zip(instructions, ends, strict=True)
     )
     if made == code.co_code:
         return function
-    return FunctionType(
-        code.replace(co_code=made), function.__globals__, closure=function.__closure__
+    noted = code.replace(
+        co_code=made,
+        co_consts=(*code.co_consts, formatted, joined),
+        co_stacksize=code.co_stacksize + 1,
     )
+    return FunctionType(noted, function.__globals__, closure=function.__closure__)
+
+
+def _noted(instruction: Instruction, first: int) -> bytes:
+    """The bytes for an instruction; none where it may stay. first: place of `formatted`."""
+    match instruction.opname:
+        case "IS_OP":
+            return _operator("!=" if instruction.arg else "==")
+        case "FORMAT_VALUE" | "FORMAT_SIMPLE":
+            return _loaded(first) + _operator("@")
+        case "BUILD_STRING":
+            build = bytes([dis.opmap["BUILD_TUPLE"], instruction.arg or 0])
+            return build + _loaded(first + 1) + _operator("@")
+        case _:
+            return b""
+
+
+def _loaded(constant: int) -> bytes:
+    high, low = divmod(constant, 256)
+    return bytes([dis.opmap["EXTENDED_ARG"], high, dis.opmap["LOAD_CONST"], low])
 
 
 def _record_of(function: FunctionType) -> str | None:
@@ -193,11 +219,11 @@ def _cells(function: FunctionType) -> Iterator[tuple[str, CellType]]:
 
 
 @cache
-def _compare(operation: str) -> bytes:
-    """The instruction that compares, as this Python compiles it."""
-    code = compile(f"a {operation} b", "", "eval")
+def _operator(sign: str) -> bytes:
+    """The instruction of an operator, as this Python compiles it."""
+    code = compile(f"a {sign} b", "", "eval")
     known = list(dis.get_instructions(code))
-    at = next(i for i, each in enumerate(known) if each.opname == "COMPARE_OP")
+    at = next(i for i, each in enumerate(known) if each.opname in ("BINARY_OP", "COMPARE_OP"))
     return code.co_code[known[at].offset : known[at + 1].offset]
 
 
@@ -253,6 +279,8 @@ def _act(instruction: str) -> str | None:
         return "decides or repeats something"
     if "STORE" in instruction or "DELETE" in instruction or instruction.startswith("MAKE_"):
         return "stores something"
+    if instruction in ("FORMAT_VALUE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"):
+        return "writes a value into a text by a format of its own"
     return None
 
 

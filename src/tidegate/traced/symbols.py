@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from itertools import chain
 from operator import attrgetter, itemgetter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,7 +19,7 @@ from tidegate.traced.purity import (
     check,
     check_of_record,
     check_of_window,
-    comparing,
+    noting,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,14 @@ class Binary:
     right: Expression
 
 
-Expression = Field | Constant | Unary | Binary
+@frozen
+class Text:
+    """The parts one after the other, as an f-string writes them."""
+
+    parts: tuple[Expression, ...]
+
+
+Expression = Field | Constant | Unary | Binary | Text
 
 
 @frozen
@@ -136,7 +144,7 @@ def _called(
     reads = Reads.of(plain)
     seen = reads.now()
     try:
-        return comparing(plain)(*own, *given), reads, seen
+        return noting(plain, _FORMATTED, _JOINED)(*own, *given), reads, seen
     except NotPure:
         raise
     except Exception as error:
@@ -234,6 +242,29 @@ def expression_of(symbol: Symbol) -> Expression:
 
 OWN: Final = Field(-1, None)
 """The object whose method is traced, of which it may not use anything."""
+
+
+class _Formatted:
+    """Notes what ``f"{value}"`` makes of a value that stands in front of it: ``value @ self``."""
+
+    def __rmatmul__(self, value: object) -> Symbol:
+        return _text_of(_expression(value))
+
+
+class _Joined:
+    """Notes what an f-string makes of its parts: ``parts @ self``."""
+
+    def __rmatmul__(self, parts: tuple[object, ...]) -> Symbol:
+        return _text_of(*map(_expression, parts))
+
+
+def _text_of(*parts: Expression) -> Symbol:
+    flat = [each.parts if isinstance(each, Text) else (each,) for each in parts]
+    return Symbol(Text(tuple(chain.from_iterable(flat))))
+
+
+_FORMATTED: Final = _Formatted()
+_JOINED: Final = _Joined()
 
 ARITHMETIC: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod")
 BITS: Final = ("and_", "or_", "xor", "lshift", "rshift")
