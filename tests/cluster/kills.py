@@ -35,7 +35,7 @@ CUT_S: Final = 30.0
 SETTLED_MS: Final = 3_000
 """How long after the workers' return an executor of theirs may still be taken from the job."""
 
-END_S: Final = 120.0
+END_S: Final = 600.0
 
 BATCH_PAUSE_S: Final = (3.0, 8.0)
 """Between two kills in one batch, of which each step takes about as long."""
