@@ -198,7 +198,7 @@ from tidegate.connectors import FileSink
 from tidegate.spark.session import session_for
 
 folder = Path(sys.argv[1])
-spark = session_for(None, 2, 4)
+spark = session_for(None, None)
 env = StreamExecutionEnvironment.on_spark(spark, 3)
 env.set_runtime_mode(RuntimeExecutionMode.BATCH)
 rows = env.from_spark(spark.range(0, 3_000, 1, 3)).process(WithSubtask())

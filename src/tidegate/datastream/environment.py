@@ -81,7 +81,7 @@ class StreamExecutionEnvironment:
         make_runtime: Callable[[Configuration], Runtime],
         configuration: Configuration,
         *,
-        session: Callable[[int], object] = lambda slots: None,
+        session: Callable[[int | None], object] = lambda slots: None,
     ) -> None:
         self._session = session
         self._make_runtime = make_runtime
@@ -165,8 +165,18 @@ class StreamExecutionEnvironment:
 
     @property
     def spark(self) -> Any:
-        """The Spark session that jobs run in, made here where none was; None without Spark."""
-        return self._session(self.get_parallelism())
+        """The Spark session that jobs run in, made here where none was; None without Spark.
+
+        On this machine it has room for as many slots as the parallelism is, or for as many tasks of
+        a batch as there are cores.
+        """
+        mode = self._configuration.get(execution.RUNTIME_MODE)
+        shuffle = self._configuration.get(execution.BATCH_SHUFFLE_MODE)
+        has_slots = (
+            mode is not execution.RuntimeExecutionMode.BATCH
+            or shuffle is execution.BatchShuffleMode.ALL_EXCHANGES_PIPELINED
+        )
+        return self._session(self.get_parallelism() if has_slots else None)
 
     # Settings
 
@@ -648,7 +658,7 @@ def _environment(
     make_runtime: Callable[[Configuration], Runtime],
     parallelism: int | None,
     configuration: Configuration | Mapping[str, object] | None,
-    session: Callable[[int], object] = lambda slots: None,
+    session: Callable[[int | None], object] = lambda slots: None,
 ) -> StreamExecutionEnvironment:
     if isinstance(parallelism, Configuration | Mapping):
         raise ConfigError(

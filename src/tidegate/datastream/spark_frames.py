@@ -49,7 +49,10 @@ def load_frames() -> SparkFrames:
     return cast("SparkFrames", loaded)
 
 
-def spark_session(spark: object | None, slots: int) -> object:
-    """The session handed in, else a new local one with room for this many slots."""
+def spark_session(spark: object | None, slots: int | None) -> object:
+    """The session handed in, else a new local one with room for this many slots.
+
+    slots: None for a batch, whose tasks come in waves.
+    """
     loaded = load_of_spark("tidegate.spark.session", where="StreamExecutionEnvironment.on_spark")
     return loaded.session_for(spark, slots)

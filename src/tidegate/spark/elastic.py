@@ -60,9 +60,6 @@ if TYPE_CHECKING:
     from tidegate.spark.access.access import SparkAccess
     from tidegate.spark.batch.final_snapshot import Ending
 
-TASK_TRIES = 4
-"""How often Spark runs a task of a batch that dies; its own number for clusters."""
-
 CLOSE_TIMEOUT_S = 5.0
 """How long slots may take to end by themselves before their Spark jobs are cancelled."""
 
@@ -101,7 +98,7 @@ class SparkRuntime:
         """
         slots = graph.topology.slots_needed()
         shuffles = graph.settings.slot.final_only and self._shuffles
-        access = access_to(session_for(self._spark, slots, TASK_TRIES if shuffles else 1))
+        access = access_to(session_for(self._spark, None if shuffles else slots))
         if not shuffles:
             check_cores(access, slots)
             access.keep_slots_at_signals(process_log().bind(job=graph.name))

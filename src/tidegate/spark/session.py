@@ -20,19 +20,29 @@ _VERSIONS: Final = "PYTHON_VERSION_MISMATCH"
 _GONE: Final = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION", "StatusCode.UNAVAILABLE")
 """What Spark Connect says of a server that was started anew, or has not answered for long."""
 
+_NO_MEMORY: Final = "java.lang.OutOfMemoryError"
+_MORE_MEMORY: Final = (
+    "Start Spark with more memory for its JVM, which has 1 GB where nothing else is said: "
+    "spark.driver.memory on one machine, spark.executor.memory on a cluster. Or run fewer tasks at "
+    "once in it."
+)
 _OF_JVM: Final = "JVM stacktrace:"
 _NO_REASONS: Final = ("SQLSTATE: ", "at ", "... ", ")")
 """How lines begin that tell a reader nothing: of a stack of Java's, or behind one."""
 
 
-def session_for(spark: object | None, slots: int, tries: int = 1) -> SparkSession:
+_TASK_TRIES: Final = 4
+"""How often Spark runs a task of a batch that dies; its own number for clusters."""
+
+
+def session_for(spark: object | None, slots: int | None) -> SparkSession:
     """The session handed in, else a new local one with room for this many slots.
 
-    tries: how often a task may be run that dies; of a slot, the driver asks for another one.
-    Raises ConfigError for a session that jobs cannot run in, and where Spark does not start.
+    slots: None for a batch, whose tasks come in waves. Raises ConfigError for a session that jobs
+    cannot run in, and where Spark does not start.
     """
     if spark is None:
-        return _build(slots, tries)
+        return _build(slots)
     if not isinstance(spark, SparkSession) and not is_connect(spark):
         raise ConfigError(
             f"{type(spark).__module__}.{type(spark).__name__} is not a SparkSession",
@@ -45,10 +55,10 @@ def session_for(spark: object | None, slots: int, tries: int = 1) -> SparkSessio
     return session
 
 
-def _build(slots: int, tries: int) -> SparkSession:
+def _build(slots: int | None) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    threads = max(slots, os.cpu_count() or 1)  # slots mostly wait; they may outnumber the cores
-    builder = SparkSession.builder.master(f"local[{threads},{tries}]").appName("tidegate")
+    master = local_master(slots, os.cpu_count() or 1)
+    builder = SparkSession.builder.master(master).appName("tidegate")
     for key, value in session_settings(os.environ["PYSPARK_PYTHON"]).items():
         builder = builder.config(key, value)
     try:
@@ -60,6 +70,14 @@ def _build(slots: int, tries: int) -> SparkSession:
             remedy="Spark needs Java 17 or newer: install a runtime or set JAVA_HOME. "
             "StreamExecutionEnvironment.local() runs the same job without Spark and Java.",
         ) from error
+
+
+def local_master(slots: int | None, cores: int) -> str:
+    """The master of a session on this machine. slots: None for a batch."""
+    if slots is None:
+        return f"local[{cores},{_TASK_TRIES}]"  # tasks at once share the memory of one JVM
+    # Slots mostly wait, so they may outnumber the cores. The driver itself replaces one that dies.
+    return f"local[{max(slots, cores)},1]"
 
 
 def session_settings(python: str) -> dict[str, str]:
@@ -104,7 +122,8 @@ def lost(what: str, text: str) -> SlotLost:
         )
     lines = [line.strip() for line in text.partition(_OF_JVM)[0].splitlines()]
     reasons = [line for line in lines if line and not line.startswith(_NO_REASONS)]
-    return SlotLost(f"{what}: {(reasons or lines or [''])[-1][:500]}")
+    remedy = _MORE_MEMORY if _NO_MEMORY in text else ""
+    return SlotLost(f"{what}: {(reasons or lines or [''])[-1][:500]}", remedy=remedy)
 
 
 def is_final(text: str) -> bool:
