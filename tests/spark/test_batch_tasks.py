@@ -49,6 +49,7 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.failures: list[tuple[str, bool]] = []
+        self.is_ending = False
 
     def logged(self, message: Logged) -> None:
         self.lines += [record.text for record in message.records]
@@ -121,6 +122,15 @@ def test_a_task_that_died_is_a_failure_and_the_next_attempt_counts_alone(
     assert counted(watch) == (RUNNING, 1, 0)
     second.ends(FINISHED, 12)
     assert counted(watch) == (FINISHED, 1, 12) and len(heard.failures) == 1
+
+
+def test_a_task_that_is_lost_once_its_job_is_cancelled_was_cancelled(
+    watch: TaskWatch, heard: Heard
+) -> None:
+    first = Task(watch, 5)
+    heard.is_ending = True
+    first.vanishes()
+    assert counted(watch) == (ExecutionState.CANCELED, 0, 0)
 
 
 def test_a_task_whose_twin_has_finished_is_no_failure(watch: TaskWatch, heard: Heard) -> None:

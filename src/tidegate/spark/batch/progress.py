@@ -138,14 +138,18 @@ class BatchProgress:
 
     # --- TaskListener ---
 
+    @property
+    def is_ending(self) -> bool:
+        return self._status is not JobStatus.RUNNING
+
     def logged(self, message: Logged) -> None:
         self._log.heard(message)
 
     def task_failed(
         self, subtask: SubtaskId, slot: SlotId, error: TidegateError, *, again: bool
     ) -> None:
-        if self._status is not JobStatus.RUNNING:
-            return  # tasks end as they are ended
+        if self.is_ending:
+            return
         task = self._graph.topology.name_of(subtask)
         self.add_failure(error, task, slot)
         if again:

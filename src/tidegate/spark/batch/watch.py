@@ -41,6 +41,11 @@ ATTEMPTS_MAX: Final = 8
 class TaskListener(Protocol):
     """Hears what concerns the job as a whole. Called on the driver's loop."""
 
+    @property
+    def is_ending(self) -> bool:
+        """True once the job is cancelled or over: tasks that are lost then were ended."""
+        ...
+
     def logged(self, message: Logged) -> None: ...
 
     def task_failed(
@@ -209,7 +214,9 @@ class TaskWatch:
             task = self._tasks.get(slot)
             if task is None or task.state.is_terminal:
                 return
-            task.enter(ExecutionState.FAILED, self._clock.wall_ms())
+            ended = self._listener.is_ending
+            state = ExecutionState.CANCELED if ended else ExecutionState.FAILED
+            task.enter(state, self._clock.wall_ms())
             subtask = task.began.execution.subtask
             others = any(each.rank > task.rank for each in self._attempts[subtask])
         if not others:
