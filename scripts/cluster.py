@@ -33,6 +33,9 @@ ROWS_A_KILL: Final = 45_000
 KILLS_A_JOB: Final = 10
 """So often a job is hit before it may come to its end, and its output is looked at."""
 
+REST_S: Final = 600.0
+"""How long it may then take for the rest of its rows."""
+
 ROWS_OF_A_BATCH: Final = 1_500
 KILLS_A_BATCH: Final = 3
 """Spark gives a task up after so many tries and one."""
@@ -113,7 +116,7 @@ def of_kind(
                 print(
                     f"{kind}: recovered in {took_s[-1]:.1f} s at a load of {load:.1f}", flush=True
                 )
-            rows += check_nothing_lost(job)
+            rows += check_nothing_lost(job, REST_S)
         except BaseException:
             print(f"{kind}: see {at}; the driver's log ends with\n{job.log()[-4_000:]}")
             raise

@@ -35,7 +35,7 @@ CUT_S: Final = 30.0
 SETTLED_MS: Final = 3_000
 """How long after the workers' return an executor of theirs may still be taken from the job."""
 
-END_S: Final = 600.0
+END_S: Final = 120.0
 
 BATCH_PAUSE_S: Final = (3.0, 8.0)
 """Between two kills in one batch, of which each step takes about as long."""
@@ -210,10 +210,10 @@ def check_gone(slots: set[int]) -> None:
     )
 
 
-def check_nothing_lost(job: ClusterJob) -> int:
+def check_nothing_lost(job: ClusterJob, within_s: float = END_S) -> int:
     """Lets the job come to its end: each number is counted once. How many rows there are."""
     job.hurry()
-    job.wait_end(END_S)
+    job.wait_end(within_s)
     rows = ledger_rows(job.folder / "out")
     check_each_counted_once(rows, job.total)
     return len(rows)

@@ -172,11 +172,11 @@ class StreamExecutionEnvironment:
         """
         mode = self._configuration.get(execution.RUNTIME_MODE)
         shuffle = self._configuration.get(execution.BATCH_SHUFFLE_MODE)
-        has_slots = (
-            mode is not execution.RuntimeExecutionMode.BATCH
-            or shuffle is execution.BatchShuffleMode.ALL_EXCHANGES_PIPELINED
+        in_waves = (
+            mode is execution.RuntimeExecutionMode.BATCH
+            and shuffle is execution.BatchShuffleMode.ALL_EXCHANGES_BLOCKING
         )
-        return self._session(self.get_parallelism() if has_slots else None)
+        return self._session(None if in_waves else self.get_parallelism())
 
     # Settings
 

@@ -30,7 +30,6 @@ _OF_JVM: Final = "JVM stacktrace:"
 _NO_REASONS: Final = ("SQLSTATE: ", "at ", "... ", ")")
 """How lines begin that tell a reader nothing: of a stack of Java's, or behind one."""
 
-
 _TASK_TRIES: Final = 4
 """How often Spark runs a task of a batch that dies; its own number for clusters."""
 

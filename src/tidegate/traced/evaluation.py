@@ -159,7 +159,7 @@ class Evaluation:
             case Binary(operation, left, right):
                 return binary(operation, self._value(left), self._value(right))
             case Text(parts):
-                return joined([self._value(each) for each in parts], self._rows)
+                return joined([self._value(each) for each in parts])
             case _:
                 assert_never(expression)
 
@@ -254,7 +254,7 @@ def compared(operation: str, left: Column, right: Column) -> Column:
     return Column(getattr(operator, operation)(left.values, right.values))
 
 
-def joined(parts: Sequence[Column], rows: int) -> Column:
+def joined(parts: Sequence[Column]) -> Column:
     """Texts of whole numbers and texts, one after the other. Raises Doubt."""
     if not {each.values.dtype for each in parts} <= {INT, TEXT}:
         raise Doubt("a text of a floating number or a truth value")
@@ -265,9 +265,9 @@ def joined(parts: Sequence[Column], rows: int) -> Column:
             values.append(each.values.tolist())
         else:
             template += str(each.values[()]).replace("{", "{{").replace("}", "}}")
-    texts = np.empty(rows, TEXT)
-    texts[:] = list(map(template.format, *values)) if values else template.format()
-    return Column(texts)
+    if not values:
+        return constant(template.format())
+    return Column(np.array(list(map(template.format, *values)), TEXT))
 
 
 def exact(*columns: Column) -> None:
