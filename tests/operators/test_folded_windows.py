@@ -21,6 +21,7 @@ from tidegate import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     UserCodeFailed,
+    UserError,
     WindowFunction,
 )
 from tidegate.datastream.windowed import window_operator
@@ -77,6 +78,16 @@ class Counted(Total):
         return self.begun
 
 
+BEGIN = 7
+
+
+class FromGlobal(Total):
+    """Begins with what a global holds by then."""
+
+    def create_accumulator(self) -> int:
+        return BEGIN
+
+
 GATHERED: dict[str, dict[str, Any]] = {
     "mean": {"aggregate": Mean()},
     "total": {"aggregate": Total()},
@@ -122,7 +133,7 @@ def told(
                 case (_, parallelism):
                     run.restore(run.snapshot(), parallelism, cut=True)
                     watermark = -30
-        except UserCodeFailed as failed:
+        except (UserCodeFailed, UserError) as failed:
             return repr([*found, str(failed)])
         found.append((run.taken(), run.late()))
     return repr([*found, run.held()])
@@ -203,6 +214,19 @@ def test_no_function_is_called_where_windows_fire(
     steps = [("rows", [(2, 4, 3), (3, 6, 4), (2, 5, 12)]), ("time", 60)]
     plan = replace(plan_of(aggregate=Total()), function=function)
     assert told(lambda: AlignedWindowOperator(plan), steps, in_columns)
+
+
+@pytest.mark.parametrize("name", ["mean", "total", "reduce"])
+@pytest.mark.parametrize("size", [10, 16])
+def test_the_end_of_all_time_is_no_event_time_of_columns_either(name: str, size: int) -> None:
+    def make() -> Any:
+        return AlignedWindowOperator(
+            replace(plan_of(**GATHERED[name]), assigner=TumblingEventTimeWindows(size))
+        )
+
+    steps = [("rows", [(1, 4, 3), (2, 6, MAX_WATERMARK_MS)]), ("time", 60)]
+    found = told(make, steps, in_columns)
+    assert "the end of all time" in found and found == told(make, steps, lambda batch: batch)
 
 
 class Opened(Mean):
@@ -310,6 +334,7 @@ def test_what_a_window_begins_with_is_known(name: str, begins: object) -> None:
     [
         ({}, "the rows themselves are kept"),
         ({"aggregate": Counted()}, "stores something"),
+        ({"aggregate": FromGlobal()}, "create_accumulator reads what may change"),
         (GATHERED["no fold"], "decides or repeats something"),
     ],
 )

@@ -321,9 +321,18 @@ def storing(n: int) -> int:
         (storing, "stores something"),
         (generating, "a generator"),
         (counting, "has defaults"),
-        (lambda n: "%s" % n == "5", "makes a text of a value"),  # noqa: UP031
+        (lambda n: "%s" % n == "5", "puts values into a text by %"),  # noqa: UP031
+        (lambda n: ("total" % n, n), "puts values into a text by %"),  # noqa: UP031, F507
         (lambda n: "%r" % (n,) == "5", "by a format of its own"),  # noqa: UP031
-        (lambda n: b"%a" % n == b"5", "makes a text of a value"),
+        (lambda n: b"%a" % n == b"5", "puts values into a text by %"),
+        (lambda n: b"total" % n == b"total", "puts values into a text by %"),
+        (lambda row: row.__class__, "do not take it"),
+        (lambda row: (row.__class__.__name__, row.n), "do not take it"),
+        (lambda row: row.__doc__ is None, "do not take it"),
+        (lambda row: (row[0] // row[1], row[2])[1], "computes what its result does not have"),
+        (lambda row: {"a": row["b"], "a": 1}["a"], "computes what its result does not have"),  # noqa: F601
+        (lambda n: (n, (1 // n,) is None), "computes what its result does not have"),
+        (eval(f"lambda n: {' + '.join('n' * 300)}"), "more than 260 operations"),
         (lambda row: row[0] + "x", "more with a text than compare"),
         (lambda row: "x" * row[0], "more with a text than compare"),
         (lambda row: row[0] < "x", "more with a text than compare"),

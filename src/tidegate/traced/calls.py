@@ -109,9 +109,11 @@ def names_of(form: RowForm, width: int, argument: int) -> dict[Field, int]:
     places: dict[Field, int] = {}
     for at, name in enumerate(form.names):
         if form.record is None or is_row:
-            places[Field(argument, name)] = at
+            places.setdefault(
+                Field(argument, name), at
+            )  # of two of one name Python takes the first
         if form.record is not None and not (is_row and hasattr(Row, name)):
-            places[Field(argument, name, attribute=True)] = at
+            places.setdefault(Field(argument, name, attribute=True), at)
     if form.is_tuple or is_row:
         for at in range(width):
             places[Field(argument, at)] = places[Field(argument, at - width)] = at

@@ -146,12 +146,15 @@ def _refused(
         before = each.opname, each.argval
 
 
-def noting(function: FunctionType, formatted: object, joined: object) -> FunctionType:
+def noting(
+    function: FunctionType, formatted: object, joined: object, remainder: object
+) -> FunctionType:
     """A function that asks symbols by operators for what Python does not ask them about.
 
     It compares with None by ``==`` and ``!=`` where this one does by ``is``: of what symbols stand
-    for both say the same. ``f"{value}"`` is ``value @ formatted``, and the parts of an f-string are
-    ``parts @ joined``. function: a checked one, so that nothing jumps and instructions may be more.
+    for both say the same. ``f"{value}"`` is ``value @ formatted``, the parts of an f-string are
+    ``parts @ joined``, and ``a % b`` is ``(a, b) @ remainder``. function: a checked one, so that
+    nothing jumps and instructions may be more.
     """
     code = function.__code__
     instructions = list(dis.get_instructions(code))
@@ -165,7 +168,7 @@ def noting(function: FunctionType, formatted: object, joined: object) -> Functio
         return function
     noted = code.replace(
         co_code=made,
-        co_consts=(*code.co_consts, formatted, joined),
+        co_consts=(*code.co_consts, formatted, joined, remainder),
         co_stacksize=code.co_stacksize + 1,
     )
     return FunctionType(noted, function.__globals__, closure=function.__closure__)
@@ -181,6 +184,9 @@ def _noted(instruction: Instruction, first: int) -> bytes:
         case "BUILD_STRING":
             build = bytes([dis.opmap["BUILD_TUPLE"], instruction.arg or 0])
             return build + _loaded(first + 1) + _operator("@")
+        case "BINARY_OP" if instruction.argrepr == "%":
+            pair = bytes([dis.opmap["BUILD_TUPLE"], 2])
+            return pair + _loaded(first + 2) + _operator("@")
         case _:
             return b""
 

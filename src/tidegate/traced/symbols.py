@@ -74,6 +74,9 @@ class Text:
 
 Expression = Field | Constant | Unary | Binary | Text
 
+DEPTH_MAX: Final = 260
+"""Operations one within the other, at most: they are evaluated by calls within calls."""
+
 
 @frozen
 class Traced:
@@ -107,11 +110,14 @@ def trace(function: object, arguments: int = 1, *, named: bool = False) -> Trace
     ``itemgetter``, ``attrgetter`` and projections are known by their type. named: its result may
     be a dict, or a record whose class it calls.
     """
-    symbols = [Symbol(Field(index, None)) for index in range(arguments)]
+    made: list[Expression] = []
+    symbols = [Symbol(Field(index, None), made) for index in range(arguments)]
     if type(function) in (itemgetter, attrgetter, Projection):
         return _traced(function, _fields_taken(function, symbols[0]), arguments, NOTHING)
     result, reads, seen = _called(function, check_of_record if named else check, symbols)
-    return _traced(function, result, arguments, reads, seen, named=named)
+    traced = _traced(function, result, arguments, reads, seen, named=named)
+    _check_parts(traced.expressions, made)
+    return traced
 
 
 def trace_window(function: object, width: int | None) -> Traced:
@@ -120,14 +126,17 @@ def trace_window(function: object, width: int | None) -> Traced:
     It has to return a list of one result. The only element is argument 2; width: its fields, None
     if it is no tuple.
     """
-    element: object = Symbol(Field(2, None))
+    made: list[Expression] = []
+    element: object = Symbol(Field(2, None), made)
     if width is not None:
-        element = tuple(Symbol(Field(2, index)) for index in range(width))
-    given = [Symbol(Field(0, None)), Symbol(Field(1, None)), [element]]
+        element = tuple(Symbol(Field(2, index), made) for index in range(width))
+    given = [Symbol(Field(0, None), made), Symbol(Field(1, None), made), [element]]
     results, reads, seen = _called(function, check_of_window, given)
     if type(results) is not list or len(cast("list[object]", results)) != 1:
         raise NotPure("it does not return a list of one result")
-    return _traced(function, cast("list[object]", results)[0], 3, reads, seen)
+    traced = _traced(function, cast("list[object]", results)[0], 3, reads, seen)
+    _check_parts(traced.expressions, made)
+    return traced
 
 
 def _called(
@@ -136,7 +145,7 @@ def _called(
     """What it returns for these arguments, and what it reads. Raises NotPure."""
     own: list[object] = []
     if isinstance(function, MethodType):
-        own, function = [Symbol(OWN)], function.__func__
+        own, function = [Symbol(OWN, [])], function.__func__
     plain = check(function)
     taken = plain.__code__.co_argcount - len(own)
     if taken != len(given):
@@ -144,7 +153,7 @@ def _called(
     reads = Reads.of(plain)
     seen = reads.now()
     try:
-        return noting(plain, _FORMATTED, _JOINED)(*own, *given), reads, seen
+        return noting(plain, _FORMATTED, _JOINED, _REMAINDER)(*own, *given), reads, seen
     except NotPure:
         raise
     except Exception as error:
@@ -166,6 +175,34 @@ def _traced(
     if not parts:
         raise NotPure("its result has no fields")
     return Traced(function, tuple(map(_expression, parts)), form, arguments, reads, seen)
+
+
+def _check_parts(expressions: tuple[Expression, ...], made: list[Expression]) -> None:
+    """Raises NotPure if something made is in none of them, or some are too deep to be evaluated."""
+    kept: set[int] = set()
+    level, depth = list(expressions), 0
+    while level:
+        depth += 1
+        if depth > DEPTH_MAX:
+            raise NotPure(f"it has more than {DEPTH_MAX} operations one within the other")
+        kept.update(map(id, level))
+        level = [part for each in level for part in _parts(each)]
+    if any(id(each) not in kept for each in made):
+        raise NotPure(
+            "it computes what its result does not have, and an error of that would be lost"
+        )
+
+
+def _parts(expression: Expression) -> tuple[Expression, ...]:
+    match expression:
+        case Unary(_, operand):
+            return (operand,)
+        case Binary(_, left, right):
+            return left, right
+        case Text(parts):
+            return parts
+        case _:
+            return ()
 
 
 def _fields_taken(getter: object, row: Symbol) -> object:
@@ -194,17 +231,22 @@ def _expression(value: object) -> Expression:
 
 
 class Symbol:
-    """Stands for a value of a row. What Python asks of it and it can't note, it refuses."""
+    """Stands for a value of a row. What Python asks of it and it can't note, it refuses.
 
-    __slots__ = ("_expression",)
+    made: gets the expressions that can raise an error, of it and of all that is computed with it.
+    """
 
-    def __init__(self, expression: Expression) -> None:
+    __slots__ = ("_expression", "_made")
+
+    def __init__(self, expression: Expression, made: list[Expression]) -> None:
         object.__setattr__(self, "_expression", expression)
+        object.__setattr__(self, "_made", made)
 
     def __getitem__(self, name: object) -> Symbol:
         return _field_of(self, name, attribute=False)
 
-    def __getattr__(self, name: str) -> Symbol:
+    def __getattribute__(self, name: str) -> Symbol:
+        """Gives fields alone: what every object has, such as its class, would be the symbol's."""
         if name.startswith("__"):
             raise AttributeError(name)
         return attribute_of(self, name)
@@ -229,11 +271,18 @@ def _field_of(symbol: Symbol, name: object, *, attribute: bool) -> Symbol:
         raise NotPure("it takes a part of a field")
     if type(name) is not int and type(name) is not str:
         raise NotPure("it takes a field by something else than a number or a name")
-    return Symbol(Field(whole.argument, name, attribute))
+    return _made_of(symbol, Field(whole.argument, name, attribute))
 
 
 def attribute_of(symbol: Symbol, name: str) -> Symbol:
     return _field_of(symbol, name, attribute=True)
+
+
+def _made_of(symbol: Symbol, expression: Expression) -> Symbol:
+    """A symbol for what is computed with another one."""
+    made: list[Expression] = object.__getattribute__(symbol, "_made")
+    made.append(expression)
+    return Symbol(expression, made)
 
 
 def expression_of(symbol: Symbol) -> Expression:
@@ -248,23 +297,39 @@ class _Formatted:
     """Notes what ``f"{value}"`` makes of a value that stands in front of it: ``value @ self``."""
 
     def __rmatmul__(self, value: object) -> Symbol:
-        return _text_of(_expression(value))
+        return _text_of(value)
 
 
 class _Joined:
     """Notes what an f-string makes of its parts: ``parts @ self``."""
 
     def __rmatmul__(self, parts: tuple[object, ...]) -> Symbol:
-        return _text_of(*map(_expression, parts))
+        return _text_of(*parts)
 
 
-def _text_of(*parts: Expression) -> Symbol:
+class _Remainder:
+    """Computes ``left % right`` of two values in front of it: ``(left, right) @ self``.
+
+    A text would take a symbol for its values, and leave it out where it has no place for them.
+    """
+
+    def __rmatmul__(self, values: tuple[Any, Any]) -> object:
+        left, right = values
+        if isinstance(left, str | bytes):
+            raise NotPure("it puts values into a text by %")
+        return left % right
+
+
+def _text_of(*values: object) -> Symbol:
+    parts = map(_expression, values)
     flat = [each.parts if isinstance(each, Text) else (each,) for each in parts]
-    return Symbol(Text(tuple(chain.from_iterable(flat))))
+    made = next((object.__getattribute__(v, "_made") for v in values if type(v) is Symbol), [])
+    return Symbol(Text(tuple(chain.from_iterable(flat))), made)
 
 
 _FORMATTED: Final = _Formatted()
 _JOINED: Final = _Joined()
+_REMAINDER: Final = _Remainder()
 
 ARITHMETIC: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod")
 BITS: Final = ("and_", "or_", "xor", "lshift", "rshift")
@@ -279,15 +344,15 @@ def _binary(operation: str, *, reflected: bool) -> Any:
             raise NotPure("it does more with a text than compare whether it is the same")
         is_none = other is None and operation in SAMENESS
         left, right = _expression(self), Constant(None) if is_none else _expression(other)
-        return Symbol(
-            Binary(operation, right, left) if reflected else Binary(operation, left, right)
-        )
+        if reflected:
+            left, right = right, left
+        return _made_of(self, Binary(operation, left, right))
 
     return method
 
 
 def _unary(operation: str) -> Any:
-    return lambda self: Symbol(Unary(operation, _expression(self)))
+    return lambda self: _made_of(self, Unary(operation, _expression(self)))
 
 
 for _name in ARITHMETIC + BITS:

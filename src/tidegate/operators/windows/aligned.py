@@ -26,7 +26,7 @@ from tidegate.api.functions import AggregateFunction, AggregatingStateDescriptor
 from tidegate.api.pieces import PieceSize
 from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.api.windows import TimeWindow
-from tidegate.model.elements import MIN_TIMESTAMP_MS
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from tidegate.operators.emit import in_pieces
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.keys import keys_of
@@ -238,10 +238,13 @@ class AlignedWindowOperator(HeapFiringOperator):
     def _gather_columns(self, rows: ColumnRows, folded: FoldedPanes) -> bool:
         """Adds rows that are in windows, of which none has fired yet; False for others."""
         stamps, windows = rows.stamps, self._cut.windows
-        if stamps is None or int(stamps.min()) < self._ahead_ms:
+        if stamps is None:
+            return False
+        first_ms, last_ms = int(stamps.min()), int(stamps.max())
+        if first_ms < self._ahead_ms or last_ms == MAX_WATERMARK_MS:
             return False
         pane_ms = self._cut.length_ms
-        first, last = self._cut.start(int(stamps.min())), self._cut.start(int(stamps.max()))
+        first, last = self._cut.start(first_ms), self._cut.start(last_ms)
         starts = np.array([first])
         if first != last:
             starts = stamps - (stamps - windows.offset_ms) % pane_ms

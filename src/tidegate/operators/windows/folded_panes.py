@@ -173,6 +173,8 @@ def folds_of_windows(plan: WindowPlan) -> tuple[Folds, object]:
         raise NotPure("the rows themselves are kept")
     folds = folds_of(plan.aggregate.add, argument=0)
     begun = trace(plan.aggregate.create_accumulator, 0)
+    if begun.seen:
+        raise NotPure("create_accumulator reads what may change")
     values = tuple(each.value for each in begun.expressions if isinstance(each, Constant))
     if len(values) != len(folds.folds) or begun.form != folds.form:
         raise NotPure("create_accumulator gives other fields than add")
