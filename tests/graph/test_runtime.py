@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tidegate import Configuration, RuntimeExecutionMode, StreamExecutionEnvironment
+from tidegate.config.execution import END_WITH_SAVEPOINT
 from tidegate.errors import ConfigError
 from tidegate.graph import runtime
-from tidegate.graph.runtime import load_runtime
+from tidegate.graph.runtime import load_runtime, refuse_savepoint_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,3 +51,20 @@ def test_a_runtime_whose_packages_are_missing_says_what_to_install() -> None:
     with pytest.raises(ConfigError, match="No module named 'mesos_runtime'") as raised:
         load_runtime("mesos")
     assert "pip install 'tidegate[mesos]'" in raised.value.remedy
+
+
+def test_a_savepoint_at_the_end_is_refused_where_no_job_leaves_one() -> None:
+    settings = Configuration()
+    refuse_savepoint_at_end(settings)
+    settings.set(END_WITH_SAVEPOINT, "savepoints", where="command line")
+    with pytest.raises(ConfigError, match="this job is none") as raised:
+        refuse_savepoint_at_end(settings)
+    assert raised.value.where == "command line"
+
+
+@pytest.mark.parametrize("mode", list(RuntimeExecutionMode))
+def test_a_local_job_that_is_to_end_with_a_savepoint_is_refused(mode: RuntimeExecutionMode) -> None:
+    env = StreamExecutionEnvironment.local().set_runtime_mode(mode).end_with_savepoint("savepoints")
+    env.from_collection([1]).print()
+    with pytest.raises(ConfigError, match="Only a batch over Spark's shuffle"):
+        env.execute()

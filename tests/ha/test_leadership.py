@@ -443,7 +443,7 @@ def test_a_standby_takes_over_when_the_leader_dies(store: Open) -> None:
     play(store, script)
 
 
-@pytest.mark.parametrize("act", ["id", "add", "end"])
+@pytest.mark.parametrize("act", ["id", "confirm", "add", "end"])
 def test_a_deposed_leader_can_do_nothing_more(store: Open, act: str) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
@@ -454,6 +454,8 @@ def test_a_deposed_leader_can_do_nothing_more(store: Open, act: str) -> None:
             match act:
                 case "id":
                     await first.next_checkpoint_id(above=10)
+                case "confirm":
+                    await first.confirm()
                 case "add":
                     await first.add(CheckpointId(2), "/c/chk-2")
                 case _:

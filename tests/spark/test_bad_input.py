@@ -45,7 +45,7 @@ def test_more_slots_than_cores_are_refused(jobs: Jobs) -> None:
 def speculation(spark: SparkSession) -> Iterator[None]:
     """The session says that it was built with speculation; to build such a one takes too long."""
     conf = spark.sparkContext._conf
-    conf.set("spark.speculation", "true")
+    conf.set("spark.speculation", "True")
     yield
     conf.set("spark.speculation", "false")
 

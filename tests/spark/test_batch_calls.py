@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.e2e.watch import until
+from tests.spark.hooks import Offsets
 from tidegate import (
     FailureContext,
     FailureEnricher,
@@ -15,7 +16,6 @@ from tidegate import (
     JobFailed,
     JobStatus,
     JobStatusChangedListener,
-    MasterTriggerRestoreHook,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
     TidegateError,
@@ -95,41 +95,6 @@ def test_a_failure_of_a_batch_is_labelled(spark: SparkSession) -> None:
         client.get_job_execution_result().result(60)
     (failure,) = client.view().failures_labelled("blame", "labelled: data")
     assert "Map" in failure.task
-
-
-class Text:
-    version = 1
-
-    def serialize(self, state: str) -> bytes:
-        return state.encode()
-
-    def deserialize(self, version: int, data: bytes) -> str:
-        return data.decode()
-
-
-class Offsets(MasterTriggerRestoreHook[str]):
-    """Stands for a store outside that takes part in snapshots."""
-
-    def __init__(self) -> None:
-        self.heard: list[object] = []
-
-    def get_identifier(self) -> str:
-        return "offsets"
-
-    def trigger_checkpoint(self, checkpoint_id: int, timestamp_ms: int) -> str:
-        return "as of the batch"
-
-    def restore_checkpoint(self, checkpoint_id: int, state: str | None) -> None:
-        self.heard.append(state)
-
-    def reset(self) -> None:
-        self.heard.append("reset")
-
-    def close(self) -> None:
-        self.heard.append("closed")
-
-    def create_checkpoint_data_serializer(self) -> Text:
-        return Text()
 
 
 def test_a_master_hook_is_part_of_the_savepoint_that_a_batch_ends_with(

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import PySparkException
@@ -48,6 +48,32 @@ def test_settings_that_a_host_keeps_to_itself_are_as_by_default() -> None:
     access = ConnectAccess(spark)
     access.refuse_unfit()
     assert access.cores is None and access.setting("spark.task.cpus", "1") == "1"
+
+
+def test_settings_that_a_host_refuses_leave_none_of_the_others_changed() -> None:
+    settings = {"kept": "before"}
+
+    class Conf:
+        def get(self, key: str, default: str | None) -> str | None:
+            return settings.get(key, default)
+
+        def set(self, key: str, value: str) -> None:
+            if key == "refused":
+                forbidden()
+            settings[key] = value
+
+        def unset(self, key: str) -> None:
+            settings.pop(key, None)
+
+    class Session:
+        conf = Conf()
+
+    access: Any = ConnectAccess(cast("Any", Session()))
+    for _ in range(2):
+        wanted = {"kept": "ours", "new": "ours", "refused": "ours"}
+        with pytest.raises(PySparkException), access.with_settings(wanted):
+            raise AssertionError("it has none of these settings")
+        assert settings == {"kept": "before"}
 
 
 def test_a_host_that_takes_no_files_says_what_to_do() -> None:

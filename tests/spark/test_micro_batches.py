@@ -1,5 +1,6 @@
 """A program under Structured Streaming: micro-batches go on from each other, each result once."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from tests.e2e.files import committed_rows
 from tests.e2e.journal import Latch
 from tests.e2e.restores import RESTORE_PATH
+from tests.spark.hooks import Offsets
 from tests.spark.micro_programs import (
     BATCHES,
     Program,
@@ -113,6 +115,36 @@ def test_a_micro_batch_without_the_state_before_it_is_refused(
     batches = MicroBatches(Program(tmp_path), tmp_path / "state")
     with pytest.raises(ConfigError, match="no state of micro-batch 6, so 7 cannot go on"):
         batches(spark.range(3).withColumnRenamed("id", "number"), 7)
+
+
+def test_a_master_hook_hears_the_numbers_of_the_checkpoints(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tallies, hook = Tallies(tmp_path), Offsets()
+
+    def program(env: StreamExecutionEnvironment, rows: DataStream[Any]) -> None:
+        env.add_master_hook(hook)
+        tallies(env, rows)
+
+    for batch in range(2):
+        write_rows(tmp_path, batch, FEW)
+    run_query(spark, tmp_path, program)
+    assert hook.triggered == [1, 2]
+
+
+def test_a_new_query_over_the_state_of_another_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    program = Tallies(tmp_path)
+    write_rows(tmp_path, 0, FEW)
+    run_query(spark, tmp_path, program)
+    (tmp_path / "spark").rename(tmp_path / "former")
+    with pytest.raises(StreamingQueryException, match="This state is that of query"):
+        run_query(spark, tmp_path, program)
+    assert program.found() == [(number, 1) for number in range(FEW)]
+    shutil.rmtree(tmp_path / "spark")
+    (tmp_path / "former").rename(tmp_path / "spark")
+    run_query(spark, tmp_path, program)
 
 
 @pytest.mark.feature("F304")

@@ -1,8 +1,10 @@
 """The master of sessions on this machine, and what is said of Spark's errors."""
 
 import pytest
+from pyspark.sql import DataFrame
 
-from tidegate.spark.session import local_master, lost
+from tidegate import ConfigError
+from tidegate.spark.session import check_can_shuffle, local_master, lost
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,13 @@ Caused by: java.lang.OutOfMemoryError: Java heap space"""
 
 def test_other_errors_have_no_remedy_that_is_not_theirs() -> None:
     assert not lost("Spark could not run the job", "Caused by: java.io.IOException: gone").remedy
+
+
+def test_a_pyspark_that_cannot_shuffle_to_chosen_tasks_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_can_shuffle()
+    monkeypatch.delattr(DataFrame, "repartitionById")  # as in 4.0
+    with pytest.raises(ConfigError, match=r"needs PySpark 4\.1 or newer, and this is") as raised:
+        check_can_shuffle()
+    assert "ALL_EXCHANGES_PIPELINED" in raised.value.remedy

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,19 @@ from tidegate import (
     AsyncDataStream,
     AsyncFunction,
     DataStream,
+    JobFailed,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
     Time,
     WatermarkStrategy,
 )
-from tidegate.connectors import CollectSink
+from tidegate.connectors import CollectSink, FileSink
 from tidegate.graph.job_graph import JobGraph
 from tidegate.model.ids import JobId, VertexId
 from tidegate.spark.batch.coordinators import Coordinators
+from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.job import combiners, task_settings
-from tidegate.spark.batch.shuffle import PLACE, WORDS, Said, Told, said_in
+from tidegate.spark.batch.shuffle import END, PLACE, WORDS, Said, Told, said_in
 from tidegate.spark.batch.stage import Stage, run_task
 from tidegate.spark.batch.telling import SparkTask
 
@@ -52,7 +55,7 @@ def rows_for(
     if not edges:
         return iter([pa.record_batch({"id": [index]})])
     rows = pa.concat_tables(made[source] for source in dict.fromkeys(e.source for e in edges))
-    wanted = pc.is_in(rows["edge"], pa.array([*stage.inputs, WORDS], pa.int32()))
+    wanted = pc.is_in(rows["edge"], pa.array([*stage.inputs, WORDS, END], pa.int32()))
     rows = rows.filter(wanted)
     target = rows["target"].to_numpy() % stage.parallelism
     rows = rows.filter(pa.array(target == index))
@@ -97,7 +100,7 @@ def run_by_hand(graph: JobGraph, fetch: int = 0) -> tuple[list[Any], list[Said]]
         for word in each.words:
             if isinstance(word, Told):
                 coordinators.tell(each, word.operator, word.event)
-    coordinators.close(None)
+    coordinators.end_results(None)
     return list(coordinators.results("found")), list(said.values())
 
 
@@ -220,3 +223,82 @@ def test_state_of_a_task_is_on_disk_where_the_program_says_so_and_leaves_nothing
     _, said = run_by_hand(graph_of(sums, **on_disk(tmp_path / "file")))
     failures = [str(each.failure) for each in said if each.failure is not None]
     assert failures and all("Cannot make local folders for state" in each for each in failures)
+
+
+def keyed_stage() -> tuple[Stage, list[pa.RecordBatch]]:
+    """A step behind a shuffle, and the rows of one of its tasks."""
+    graph = graph_of(lambda env: env.from_sequence(1, 9_000).key_by(lambda n: n % 7).map(str))
+    coordinators = Coordinators(graph, {}, goes_on=False)
+    coordinators.start()
+    first, keyed = (stage_of(graph, each.id, coordinators) for each in graph.topology.vertices)
+    rows: list[pa.RecordBatch] = []
+    for index in range(first.parallelism):
+        rows += run_task(first, index, SparkTask(index, 0), rows_for(first, index, {}))
+    return keyed, list(rows_for(keyed, 0, {first.vertex: pa.Table.from_batches(rows)}))
+
+
+@pytest.mark.parametrize("missing", [1, 2_000])
+def test_a_task_whose_input_stops_early_neither_ends_nor_fails(missing: int) -> None:
+    """Spark closes the input of tasks that it ends, and Arrow takes that for the end of it."""
+    stage, batches = keyed_stage()
+    rows = pa.Table.from_batches(batches)
+    cut = rows.slice(0, len(rows) - missing).to_batches(max_chunksize=ROWS_AT_ONCE)
+    with pytest.raises(Exception, match="not given the task all of its rows"):
+        list(run_task(stage, 0, SparkTask(7, 0), iter(cut)))
+
+
+def test_an_error_of_the_input_is_for_spark_and_no_failure_of_the_job() -> None:
+    stage, batches = keyed_stage()
+
+    def breaks() -> Iterator[pa.RecordBatch]:
+        yield batches[0]
+        raise ConnectionResetError("the executor has gone")
+
+    with pytest.raises(ConnectionResetError, match="the executor has gone"):
+        list(run_task(stage, 0, SparkTask(7, 0), breaks()))
+
+
+def test_a_sink_that_cannot_write_its_last_file_fails_its_task(tmp_path: Path) -> None:
+    (tmp_path / "occupied").write_text("no folder")
+    env = StreamExecutionEnvironment.local(1).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    rows = env.from_collection([{"word": "a"}, {"word": "b"}])
+    rows.sink_to(FileSink.json_lines(str(tmp_path / "occupied" / "out")))
+    graph = env.get_job_graph("by hand")
+    coordinators = Coordinators(graph, {}, goes_on=False)
+    coordinators.start()
+    [vertex] = graph.topology.vertices
+    stage = stage_of(graph, vertex.id, coordinators)
+    [*_, last] = run_task(stage, 0, SparkTask(7, 0), rows_for(stage, 0, {}))
+    [said] = said_in(last["data"][-1].as_py())
+    assert said.failure is not None and "occupied" in str(said.failure)
+
+
+def test_a_partition_that_nobody_planned_is_no_subtask() -> None:
+    places = FramePartitions(pa.schema([]), first=3, count=2)
+    assert [places.subtask(partition) for partition in (3, 4)] == [0, 1]
+    for partition in (2, 5):
+        with pytest.raises(ValueError, match="had 2 partitions when the batch was planned"):
+            places.subtask(partition)
+
+
+def test_results_end_for_whoever_asks_after_the_job() -> None:
+    graph = graph_of(lambda env: env.from_sequence(1, 3))
+    coordinators = Coordinators(graph, {}, goes_on=False)
+    early = coordinators.results("found")
+    coordinators.end_results(JobFailed("it was not to be"))
+    for results in (early, coordinators.results("found"), coordinators.results("late")):
+        with pytest.raises(JobFailed, match="it was not to be"):
+            results.take()
+
+
+def test_a_task_that_only_commits_reads_nothing() -> None:
+    graph = graph_of(lambda env: env.from_sequence(1, 9_000).key_by(lambda n: n % 7).map(str))
+    coordinators = Coordinators(graph, {}, goes_on=True)
+    coordinators.start()
+    made: dict[VertexId, pa.Table] = {}
+    for vertex in graph.topology.vertices:
+        stage = replace(stage_of(graph, vertex.id, coordinators), only_commits=True)
+        place, rows = SparkTask(7, 0), rows_for(stage, 0, made)
+        made[vertex.id] = pa.Table.from_batches(list(run_task(stage, 0, place, rows)))
+    source, keyed = (set(rows["edge"].to_pylist()) for rows in made.values())
+    assert source == {WORDS, END} and keyed == {WORDS}

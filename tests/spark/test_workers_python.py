@@ -9,9 +9,15 @@ import pytest
 from tidegate.spark.access.classic import ClassicAccess
 
 
+class Context(SimpleNamespace):
+    """One is another one than the next, as SparkContexts are."""
+
+    __hash__ = object.__hash__
+
+
 def session(master: str, **conf: str) -> Any:
     """A session as far as its workers' Python goes."""
-    context = SimpleNamespace(
+    context = Context(
         master=master, pythonExec="python3", getConf=lambda: SimpleNamespace(get=conf.get)
     )
     return SimpleNamespace(sparkContext=context)
@@ -21,6 +27,17 @@ def test_workers_on_this_machine_run_the_drivers_python(monkeypatch: pytest.Monk
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     spark = session("local[2]")
     with ClassicAccess(spark).python():
+        assert spark.sparkContext.pythonExec == sys.executable
+    assert spark.sparkContext.pythonExec == "python3"
+
+
+def test_a_job_leaves_the_python_of_another_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    spark = session("local[2]")
+    first, second = (ClassicAccess(spark).python() for _ in range(2))
+    with second:
+        with first:
+            pass
         assert spark.sparkContext.pythonExec == sys.executable
     assert spark.sparkContext.pythonExec == "python3"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from tidegate.config import execution
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from tidegate.api.job import JobClient
+    from tidegate.config.configuration import Configuration
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
@@ -92,6 +94,19 @@ def _entry_point(name: str) -> str:
             remedy=f"Use one of: {known}.",
         )
     return found[name]
+
+
+def refuse_savepoint_at_end(configuration: Configuration) -> None:
+    """Raises ConfigError where a job that leaves no savepoint at its end is told to."""
+    option = execution.END_WITH_SAVEPOINT
+    if configuration.get(option) is not None:
+        raise ConfigError(
+            "Only a batch over Spark's shuffle ends with a savepoint, and this job is none",
+            where=configuration.where_set(option) or option.key,
+            remedy="Run it on Spark with execution.runtime-mode: BATCH and the default "
+            "execution.batch-shuffle-mode; a stream leaves a savepoint when it is stopped with one "
+            "(tidegate stop).",
+        )
 
 
 class SlotProvider(Protocol):

@@ -274,6 +274,15 @@ class Leadership:
             self._next_id = CheckpointId(taken + 1)
             return taken
 
+    async def confirm(self) -> None:
+        """Writes the last record once more, before what only the leader may do.
+
+        Raises LeadershipLost or OutcomeUnknown.
+        """
+        async with self._turn:
+            await self._settle()
+            await self._append(self._record)
+
     async def add(
         self,
         checkpoint: CheckpointId,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tidegate.config import execution
 from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
+from tidegate.graph.runtime import refuse_savepoint_at_end
 from tidegate.minicluster.forking import forking
 from tidegate.minicluster.processes import ProcessProvider
 from tidegate.rest.serve import archive, rest_server
@@ -39,6 +40,7 @@ class LocalRuntime:
 
         Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
         """
+        refuse_savepoint_at_end(self._configuration)
         if not any(key.startswith("restart-strategy") for key in self._configuration.key_set()):
             graph = replace(graph, settings=replace(graph.settings, repeats_max=REPEATS_MAX))
         rest, kept = rest_server(graph), archive(graph)

@@ -23,6 +23,7 @@ from tidegate.config.log import process_log
 from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
 from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
+from tidegate.graph.runtime import refuse_savepoint_at_end
 from tidegate.model.addresses import is_loopback
 from tidegate.rest.serve import archive, rest_server
 from tidegate.spark.access.access import (
@@ -35,7 +36,7 @@ from tidegate.spark.access.access import (
 from tidegate.spark.batch.client import start_batch
 from tidegate.spark.batch.final_snapshot import savepoint_in
 from tidegate.spark.batch.listening import DriverPlace
-from tidegate.spark.session import is_final, lost, session_for
+from tidegate.spark.session import check_can_shuffle, is_final, lost, session_for
 from tidegate.spark.shipping import Shipment, ship
 from tidegate.spark.slot_task import (
     MISPLACED,
@@ -98,6 +99,10 @@ class SparkRuntime:
         """
         slots = graph.topology.slots_needed()
         shuffles = graph.settings.slot.final_only and self._shuffles
+        if shuffles:
+            check_can_shuffle()
+        else:
+            refuse_savepoint_at_end(self._configuration)
         access = access_to(session_for(self._spark, None if shuffles else slots))
         if not shuffles:
             check_cores(access, slots)

@@ -7,6 +7,7 @@ So a batch that Spark repeats after a failure starts from where it started befor
 checkpoint is complete already it only commits what that holds.
 
     <directory>/job                          the id under which the checkpoints are kept
+    <directory>/query                        the id of the one query whose state this is
     <directory>/<id>/chk-<n>/                a checkpoint, see `tidegate.storage.paths`
     <directory>/<id>/chk-<n>/committed       what it holds has been committed
     <directory>/<id>/shared/                 files of state that several of them name
@@ -19,14 +20,15 @@ from os import fspath
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import execution, reporting
-from tidegate.config.execution import RuntimeExecutionMode
+from tidegate.config.execution import BatchShuffleMode, RuntimeExecutionMode
 from tidegate.config.recovery import RESTORE_PATH
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.datastream.process.outside import configuration_from_outside
 from tidegate.errors import ConfigError
 from tidegate.graph.runtime import load_runtime
 from tidegate.model.ids import CheckpointId, JobId
-from tidegate.spark.batch.final_snapshot import CheckpointSeries, savepoint_in
+from tidegate.spark.access.access import access_to
+from tidegate.spark.batch.final_snapshot import CheckpointSeries, only_commits
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -35,14 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.datastream.stream import DataStream
     from tidegate.spark.batch.final_snapshot import Ending
 
 _JOB: Final = "job"
+_QUERY: Final = "query"
 _COMMITTED: Final = "committed"
-_AGAIN: Final = "again"
 _ROWS: Final = "micro-batch"
 
 
@@ -75,14 +77,19 @@ class MicroBatches:
         self._name = name
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Runs one micro-batch. Raises what its job ends with; ConfigError without its state."""
-        series, number = self._series(), CheckpointId(batch_id + 1)
+        """Runs one micro-batch. Raises what its job ends with; ConfigError without its state.
+
+        Raises ConfigError for a batch of another query than the folder's, too.
+        """
+        self._refuse_other_query(frame.sparkSession)
+        job = self._written_once(_JOB, secrets.token_hex(16))
+        series, number = CheckpointSeries(self._directory, JobId(job)), CheckpointId(batch_id + 1)
         own = series.path(number)
         committed = paths.join(own, _COMMITTED)
         if self._is_file(committed):
             return
         if self._is_complete(own):
-            self._run(frame.limit(0), own, savepoint_in(paths.join(own, _AGAIN)))
+            self._run(frame.limit(0), own, only_commits)
         else:
             self._run(frame, self._before(series, batch_id), series.next(number))
         store, name = Stores().locate(committed)
@@ -91,6 +98,7 @@ class MicroBatches:
     def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
         settings = configuration_from_outside(self._configuration)
         settings.set(execution.RUNTIME_MODE, RuntimeExecutionMode.BATCH)
+        settings.set(execution.BATCH_SHUFFLE_MODE, BatchShuffleMode.ALL_EXCHANGES_BLOCKING)
         if reporting.SUMMARY.key not in self._configuration:
             settings.set(reporting.SUMMARY, False)
         if start is not None:
@@ -107,13 +115,28 @@ class MicroBatches:
         self._program(env, rows)
         env.execute(self._name)
 
-    def _series(self) -> CheckpointSeries:
+    def _refuse_other_query(self, session: SparkSession) -> None:
+        """Another query counts its batches anew: what this folder has done would be skipped."""
+        query = access_to(session).query
+        if query is None:
+            return
+        owner = self._written_once(_QUERY, query)
+        if owner != query:
+            raise ConfigError(
+                f"This state is that of query {owner}, and the micro-batch is of query {query}",
+                where=self._directory,
+                remedy="A query has its id from its checkpointLocation: go on with the one that "
+                "belongs to this folder, or give the new query a new folder.",
+            )
+
+    def _written_once(self, name: str, text: str) -> str:
+        """Text in a file of the folder, which is made with the text given where there is none."""
         store = Stores().open(self._directory)
-        if store.info(_JOB) is None:
-            with_id = store.open_new(_JOB)
-            with_id.write(secrets.token_hex(16).encode())
-            with_id.close()
-        return CheckpointSeries(self._directory, JobId(store.read(_JOB).decode()))
+        if store.info(name) is None:
+            file = store.open_new(name)
+            file.write(text.encode())
+            file.close()
+        return store.read(name).decode()
 
     def _before(self, series: CheckpointSeries, batch_id: int) -> str | None:
         """The checkpoint of the batch before; None for the first one."""

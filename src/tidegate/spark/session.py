@@ -8,8 +8,9 @@ import sysconfig
 from pathlib import Path
 from typing import Final, cast
 
+import pyspark
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import flinkformat
 from tidegate.errors import ConfigError, SlotLost
@@ -69,6 +70,18 @@ def _build(slots: int | None) -> SparkSession:
             remedy="Spark needs Java 17 or newer: install a runtime or set JAVA_HOME. "
             "StreamExecutionEnvironment.local() runs the same job without Spark and Java.",
         ) from error
+
+
+def check_can_shuffle() -> None:
+    """Raises ConfigError if this PySpark cannot send rows to the tasks that batches choose."""
+    if not hasattr(DataFrame, "repartitionById"):
+        raise ConfigError(
+            f"A batch over Spark's shuffle needs PySpark 4.1 or newer, "
+            f"and this is {pyspark.__version__}",
+            where="execution.batch-shuffle-mode",
+            remedy="Upgrade PySpark and its cluster, or set ALL_EXCHANGES_PIPELINED: the batch "
+            "then runs in slots.",
+        )
 
 
 def local_master(slots: int | None, cores: int) -> str:

@@ -79,6 +79,11 @@ class SparkAccess(Protocol):
         ...
 
     @property
+    def query(self) -> str | None:
+        """Id of the streaming query whose micro-batch this thread runs, where Spark tells it."""
+        ...
+
+    @property
     def tells_requests(self) -> bool:
         """True if tasks can read `JobNames.request`, so that all slots share one plan."""
         ...
@@ -163,7 +168,7 @@ def refuse_settings(access: SparkAccess) -> None:
         ("spark.speculation", "Spark would run a slot twice"),
         ("spark.python.worker.killOnIdleTimeout", "Spark would kill healthy slots"),
     ):
-        if access.setting(key, "false") == "true":
+        if access.setting(key, "false").lower() == "true":
             raise ConfigError(
                 f"{key} is true: {why}",
                 where="the SparkSession",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -53,6 +55,10 @@ class ClassicAccess:
     @property
     def page(self) -> str | None:
         return self._context.uiWebUrl
+
+    @property
+    def query(self) -> str | None:
+        return self._context.getLocalProperty("sql.streaming.queryId")
 
     @property
     def one_machine(self) -> bool:
@@ -160,11 +166,12 @@ class ClassicAccess:
         if not chosen or os.environ.get("PYSPARK_PYTHON"):
             yield
             return
-        before, context.pythonExec = context.pythonExec, chosen
+        workers = _workers_of(context)
+        workers.take(chosen)
         try:
             yield
         finally:
-            context.pythonExec = before
+            workers.give_back()
 
     def give_python_file(self, path: str) -> None:
         from pyspark import SparkFiles
@@ -182,3 +189,30 @@ class ClassicAccess:
 
     def keep_slots_at_signals(self, log: structlog.typing.FilteringBoundLogger) -> None:
         keep_slots_at_signals(self._context, log)
+
+
+class _Workers:
+    """The Python of a context's workers, another one while jobs need that."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+        self._takers = 0
+        self._before = ""
+
+    def take(self, python: str) -> None:
+        with self._lock:
+            self._takers += 1
+            if self._takers == 1:
+                self._before, self._context.pythonExec = self._context.pythonExec, python
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._takers -= 1
+            if not self._takers:
+                self._context.pythonExec = self._before
+
+
+@functools.lru_cache(maxsize=64)
+def _workers_of(context: Any) -> _Workers:
+    return _Workers(context)

@@ -53,6 +53,7 @@ class ConnectAccess:
     one_machine = False
     """A server on this machine may be anybody's, with another Python."""
 
+    query = None
     tells_requests = False
     page = None
     when_unreachable = (
@@ -160,8 +161,8 @@ class ConnectAccess:
         One of its own would have Python workers of its own, whose daemon the server never ends.
         """
         lent = _lent(self.session)
-        lent.take(settings)
         try:
+            lent.take(settings)
             yield self.session
         finally:
             lent.give_back()

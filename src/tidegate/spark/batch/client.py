@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -129,12 +130,14 @@ class BatchClient:
         runtime_ms = self._clock.monotonic_ms() - self._began_ms
         summary = summary_of(self.view(), runtime_ms)
         try:
-            self._driver.lead.end(status)
-            self._onlookers.shut()
-            tell_end(self.get_job_id(), summary, self._graph.settings)
-            self._job.coordinators.close(error)
-            self._driver.close()
+            with contextlib.ExitStack() as last_first:
+                last_first.callback(self._driver.close)
+                last_first.callback(self._job.coordinators.close)
+                last_first.callback(tell_end, self.get_job_id(), summary, self._graph.settings)
+                last_first.callback(self._onlookers.shut)
+                last_first.callback(self._driver.lead.end, status)
         finally:
+            self._job.coordinators.end_results(error)
             if error is None:
                 job, savepoint = self.get_job_id(), self._job.savepoint
                 self._result.set_result(JobExecutionResult(job, runtime_ms, summary, savepoint))

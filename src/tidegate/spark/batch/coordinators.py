@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate.api.results import ResultBuffer
@@ -48,7 +50,10 @@ class Coordinators:
         self._shared: dict[str, object] = {}
         self._made: dict[OperatorId, OperatorCoordinator] = {}
         self._contexts: dict[OperatorId, _Context] = {}
-        self.buffers: dict[str, ResultBuffer] = {}
+        self._buffers: dict[str, ResultBuffer] = {}
+        self._asking = threading.Lock()
+        self._over = False
+        self._error: TidegateError | None = None
 
     def start(self) -> None:
         """Make them all. Sources deal out all that there is to read."""
@@ -84,14 +89,25 @@ class Coordinators:
         if not isinstance(made, SourceCoordinator):  # its splits were dealt out before
             made.on_event(said.task.subtask.index, event)
 
-    def close(self, error: TidegateError | None) -> None:
+    def close(self) -> None:
         for made in self._made.values():
-            made.close()
-        for buffer in self.buffers.values():
-            buffer.end(error)
+            # The job is over: nothing of it fails any more.
+            with contextlib.suppress(Exception):
+                made.close()
+
+    def end_results(self, error: TidegateError | None) -> None:
+        """The job is over: nothing comes any more, for whoever asks."""
+        with self._asking:
+            self._over, self._error = True, error
+            for buffer in self._buffers.values():
+                buffer.end(error)
 
     def results(self, name: str) -> ResultBuffer:
-        return self.buffers.setdefault(name, ResultBuffer())
+        with self._asking:
+            buffer = self._buffers.setdefault(name, ResultBuffer())
+            if self._over:
+                buffer.end(self._error)
+        return buffer
 
     def staged(self, operator: OperatorId) -> str | None:
         return self._staged.get(operator)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ThreadStack,
         ToSlot,
     )
+    from tidegate.model.elements import Barrier
     from tidegate.model.ids import SlotId, VertexId
     from tidegate.spark.batch.final_snapshot import FinalSnapshot
     from tidegate.spark.batch.listening import DriverPlace
@@ -124,8 +125,11 @@ class BatchDriver:
     def invitation(self) -> SlotInvitation | None:
         return self._invitation
 
-    def hook_states(self, wall_ms: int) -> tuple[MasterState, ...]:
-        return self._calls.trigger_hooks(wall_ms)
+    def hook_states(self, barrier: Barrier) -> tuple[MasterState, ...]:
+        return self._calls.trigger_hooks(barrier)
+
+    def confirm(self) -> None:
+        self.lead.confirm()
 
     def saved(self, snapshot: FinalSnapshot, shares: Sequence[CheckpointAcknowledged]) -> None:
         self.lead.saved(snapshot.barrier.checkpoint, snapshot.path)

@@ -41,11 +41,18 @@ if TYPE_CHECKING:
     from tidegate.model.ids import JobId, OperatorId, VertexId
     from tidegate.model.settings import CheckpointSettings
 
-Ending = Callable[["JobGraph", "JobId", "CompletedCheckpoint | None"], "FinalSnapshot"]
-"""Begins the snapshot of a batch: of its graph, its job, and the snapshot that it started from."""
+Ending = Callable[["JobGraph", "JobId", "CompletedCheckpoint | None"], "FinalSnapshot | None"]
+"""Begins the snapshot of a batch: of its graph, its job, and the snapshot that it started from.
+
+None: there is none, and the batch only commits what is in the one that it started from.
+"""
 
 _AFTER_ALL: Final = Epoch(2)
 """Tasks of a batch write as of the epoch before."""
+
+
+def only_commits(graph: JobGraph, job: JobId, start: CompletedCheckpoint | None) -> None:
+    """A batch reads nothing: its sinks commit what they are restored with."""
 
 
 def savepoint_in(folder: str) -> Ending:

@@ -12,7 +12,7 @@ into files, as for a stream.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from pyspark.sql import functions as sql
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.ids import OperatorId, VertexId
     from tidegate.model.topology import Topology
+
+
+_LEAVES: Final = "spark.sql.leafNodeDefaultParallelism"
+"""How many partitions Spark makes where the data says nothing."""
 
 
 @runtime_checkable
@@ -87,6 +91,9 @@ class FramesInPlace:
                 other = key not in but and own.get(key) != value
                 if other and session.conf.isModifiable(key):
                     session.conf.set(key, value)
+        if self._frames and _LEAVES not in session.conf.getAll:
+            # Else it is the number of cores, of which there may be more when Spark plans again.
+            session.conf.set(_LEAVES, session.sparkContext.defaultParallelism)
 
     def in_order(self, sources: Sequence[VertexId]) -> list[VertexId]:
         """The steps that one reader reads, in the order in which it has to read them."""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
+from tidegate.config.log import process_log
 from tidegate.connectors.frames.frame_source import IN_PLACE
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, SlotLost
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
 from tidegate.spark.access.access import JobNames
@@ -24,7 +25,15 @@ from tidegate.spark.batch.commits import commit_all
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
-from tidegate.spark.batch.shuffle import PLACE, SPARK_SCHEMA, WORDS, Committables, Told, said_in
+from tidegate.spark.batch.shuffle import (
+    END,
+    PLACE,
+    SPARK_SCHEMA,
+    WORDS,
+    Committables,
+    Told,
+    said_in,
+)
 from tidegate.spark.batch.stage import Stage, stage_function
 from tidegate.spark.session import lost
 from tidegate.storage import paths
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged, SlotInvitation
+    from tidegate.model.elements import Barrier
     from tidegate.model.ids import JobId, OperatorId, VertexId
     from tidegate.model.settings import JobSettings
     from tidegate.spark.access.access import SparkAccess
@@ -82,8 +92,12 @@ class Surroundings(Protocol):
     @property
     def invitation(self) -> SlotInvitation | None: ...
 
-    def hook_states(self, wall_ms: int) -> tuple[MasterState, ...]:
+    def hook_states(self, barrier: Barrier) -> tuple[MasterState, ...]:
         """The states of the master hooks for the snapshot at its end."""
+        ...
+
+    def confirm(self) -> None:
+        """Raises LeadershipLost if another driver leads the job by now."""
         ...
 
     def saved(self, snapshot: FinalSnapshot, shares: Sequence[CheckpointAcknowledged]) -> None:
@@ -142,15 +156,17 @@ class BatchJob:
             self.coordinators.start()
             said = self._collected()
         finally:
-            for frame in self._kept:
-                frame.unpersist()
-            self._staged.delete()
+            self._clean()
         for each in said:
             if each.failure is not None:
                 raise each.failure
-        assert len(said) == sum(each.parallelism for each in self._graph.topology.vertices), (
-            "each subtask had its task"
-        )
+        if len(said) != sum(each.parallelism for each in self._graph.topology.vertices):
+            raise SlotLost(
+                "Not each subtask had its task: a DataFrame had other partitions when Spark "
+                "computed it than when the batch was planned",
+                remedy="Run the batch again, or give the DataFrame a number of partitions with "
+                "repartition().",
+            )
         held: dict[OperatorId, list[bytes]] = {}
         for each in said:
             for word in each.words:
@@ -162,12 +178,25 @@ class BatchJob:
         if self._snapshot is not None:
             shares = [each.share for each in said if each.share is not None]
             barrier = self._snapshot.barrier
-            hooks, times = self._around.hook_states(barrier.triggered_ms), self._event_times(said)
+            hooks, times = self._around.hook_states(barrier), self._event_times(said)
             coordinators = self.coordinators.snapshot(barrier.checkpoint)
             self._snapshot.complete(shares, coordinators, hooks, times)
             self._around.saved(self._snapshot, shares)
+        elif self._ended_by is not None:
+            raise self._ended_by
+        else:
+            self._around.confirm()
         commit_all(self._graph, held)
         return said
+
+    def _clean(self) -> None:
+        """Frees what the tasks needed; what cannot be freed is left, and no failure of the job."""
+        for free in (*(frame.unpersist for frame in self._kept), self._staged.delete):
+            try:
+                free()
+            except Exception as error:  # Spark's, Py4J's, a store's: they have no kind in common
+                log = process_log().bind(job=self._graph.name)
+                log.warning("a batch has left files of its own behind", error=str(error))
 
     @property
     def savepoint(self) -> str | None:
@@ -244,6 +273,7 @@ class BatchJob:
             combiners=self._combiners(vertex),
             invitation=self._around.invitation,
             kept_for=None if self._snapshot is None else self._snapshot.job,
+            only_commits=self._ending is not None and self._snapshot is None,
         )
         parallelism = stage.parallelism
         if stage.inputs:
@@ -278,7 +308,9 @@ class BatchJob:
         rows, count = partitioned(session, staged.frame, parallelism)
         parts: list[DataFrame] = []
         if count:
-            places = FramePartitions(staged.schema, self._frames.first_partition(stage.vertex))
+            places = FramePartitions(
+                staged.schema, self._frames.first_partition(stage.vertex), count
+            )
             parts.append(self._made(replace(stage, frame=places), rows))
         if count < parallelism:
             rest = session.range(count, parallelism, 1, parallelism - count)
@@ -296,7 +328,7 @@ class BatchJob:
         for source in self._frames.in_order(list(by_source)):
             part, edges = frames[source], by_source[source]
             if len(edges) < len(topology.outputs(source)):
-                part = part.where(sql.col("edge").isin(*edges, WORDS))
+                part = part.where(sql.col("edge").isin(*edges, WORDS, END))
             parts.append(part)
         rows = _united(parts).repartitionById(parallelism, "target")
         return rows.sortWithinPartitions(sql.col("time").asc_nulls_first(), PLACE).drop(PLACE)

@@ -73,6 +73,10 @@ class Lead:
         """A snapshot is complete, and the next run goes on from it. Raises LeadershipLost."""
         self._loop.done(self._leadership.add(number, path))
 
+    def confirm(self) -> None:
+        """Raises LeadershipLost if another driver leads the job by now."""
+        self._loop.done(self._leadership.confirm())
+
     def end(self, status: JobStatus) -> None:
         """Say how the job has ended; then another may run."""
         try:

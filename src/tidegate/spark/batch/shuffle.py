@@ -73,6 +73,12 @@ _FORMS: Final = 2
 WORDS: Final = -1
 """The edge of a row that holds words of a task. It has no time, so it comes before records."""
 
+END: Final = -2
+"""The edge of a reader's last row. Arrow's stream does not tell whether something is missing."""
+
+_LAST: Final = (1 << 63) - 1
+"""Time and place of that row."""
+
 _FORM_BITS: Final = 12
 """A form's number says in these bits which one of its sender's it is, above them who that is."""
 
@@ -187,6 +193,24 @@ class ShuffleWriter:
             data = ship.dumps((layouts, self.watermarks, heard), name="words of a task")
             self._add_one(target, WORDS, data)
 
+    def end(self, targets: Sequence[int]) -> None:
+        """Writes the row that is the last one of each of these subtasks. One sender does."""
+        count = len(targets)
+        last = pa.array(np.full(count, _LAST))
+        self._parts.append(
+            pa.RecordBatch.from_arrays(
+                [
+                    pa.array(targets, pa.int32()),
+                    pa.array(np.full(count, END, np.int32)),
+                    last,
+                    pa.array(np.full(count, WHOLE, np.int64)),
+                    pa.array([b""] * count, pa.binary()),
+                    last,
+                ],
+                schema=SCHEMA,
+            )
+        )
+
     def take(self) -> list[pa.RecordBatch]:
         """Takes what has been gathered, as one batch where there is anything."""
         taken, self._parts, self.waiting_bytes = self._parts, [], 0
@@ -252,9 +276,10 @@ class Came:
 
 
 class ShuffleReader:
-    """Makes elements of rows of Spark, in their order."""
+    """Makes elements of rows of Spark, in their order. ends: how many last rows have come."""
 
     def __init__(self) -> None:
+        self.ends = 0
         self._layouts: list[Layout] = []
         self._forms = {WHOLE: WHOLE, PICKLED: PICKLED}
 
@@ -269,6 +294,9 @@ class ShuffleReader:
                 self._learn(layouts)
                 yield Came(WORDS, said=said, watermarks=watermarks)
             rows, edges = rows.filter(pa.array(~is_word)), edges[~is_word]
+        if ends := int(np.count_nonzero(edges == END)):
+            self.ends += ends
+            rows, edges = rows.slice(0, len(rows) - ends), edges[:-ends]
         numbers, places = np.unique(
             rows.column(3).to_numpy(zero_copy_only=False), return_inverse=True
         )

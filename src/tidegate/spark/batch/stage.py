@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkformat.frozen import frozen
 from tidegate.api.functions import SnapshotContext
 from tidegate.clock import SystemClock
+from tidegate.errors import UserCodeFailed
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import CheckpointAcknowledged, Deploy, ExecutionState
 from tidegate.model.deployment import Deployment
@@ -91,7 +92,7 @@ class Stage:
     that Spark gives them; None where the source reads, or the shuffle is read. combiners: join rows
     before they are sent, by edge. invitation: to the driver, for tasks to tell it what they do;
     None where it does not listen. kept_for: the job for whom state is kept that is written at the
-    end; None for this one.
+    end; None for this one. only_commits: nothing is read, and sinks commit what was restored.
     """
 
     job: JobId
@@ -111,6 +112,7 @@ class Stage:
     combiners: Mapping[int, Combiner] = field(default_factory=dict[int, "Combiner"])
     invitation: SlotInvitation | None = None
     kept_for: JobId | None = None
+    only_commits: bool = False
 
     @property
     def parallelism(self) -> int:
@@ -126,15 +128,19 @@ class Stage:
         return self.topology.inputs(self.vertex)
 
     @property
+    def senders(self) -> frozenset[VertexId]:
+        """Vertices whose rows come to it."""
+        return frozenset(self.topology.edges[edge].source for edge in self.inputs)
+
+    @property
     def outputs(self) -> tuple[int, ...]:
         return self.topology.outputs(self.vertex)
 
     @property
     def as_seen(self) -> Topology:
         """The topology as a task sees it: one channel for all rows that come over an edge."""
-        sources = {self.topology.edges[edge].source for edge in self.inputs}
         vertices = tuple(
-            replace(each, parallelism=1) if each.id in sources else each
+            replace(each, parallelism=1) if each.id in self.senders else each
             for each in self.topology.vertices
         )
         return Topology(vertices, self.topology.edges)
@@ -157,7 +163,7 @@ def stage_function(
                 index = first.column(0)[0].as_py() % stage.parallelism
                 batches = chain((first,), batches)
             else:
-                index = task.partitionId() - stage.frame.first
+                index = stage.frame.subtask(task.partitionId())
             place = SparkTask(task.taskAttemptId(), task.stageId())
             yield from run_task(stage, index, place, batches)
 
@@ -227,12 +233,28 @@ class StageHost:
         except TimeoutError:
             self.subtask.wake()
 
+    async def outcome(self, work: Coroutine[object, object, None]) -> None:
+        """Wait for work that may never end once the subtask has failed. Raises its failure."""
+        task = self.loop.create_task(work)
+        try:
+            while not task.done():
+                self.check()
+                await asyncio.wait((task,), timeout=_WAKE_S)
+            await task
+        finally:
+            task.cancel()
+
     async def quiet(self) -> None:
         """Wait until nothing runs beside the subtask. Raises its failure."""
         while self._tasks:
+            self.check()
             await asyncio.wait(self._tasks, timeout=_WAKE_S)
-            if self.failure is not None:
-                raise self.failure
+        self.check()
+
+    def check(self) -> None:
+        """Raises the failure of the subtask."""
+        if self.failure is not None:
+            raise self.failure
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -306,6 +328,12 @@ class StageHost:
             await work
         except Exception as error:
             self.subtask.fail(error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this task was cancelled but what it waited for; nobody else would notice.
+            self.subtask.fail(UserCodeFailed("what the subtask waited for was cancelled"))
 
     def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
         async def wait() -> None:
@@ -379,10 +407,13 @@ class StageTask:
         """Rows of the next shuffle. What goes wrong in the subtask is said in them as a word."""
         host, is_whole = self._host, False
         try:
-            yield from self._run(batches)
+            yield from self._run(_from_spark(batches))
             is_whole = True
         except _FailedBefore:
             pass
+        except _InputBroke as error:
+            # No failure of the job's: Spark runs the task again, or has ended it.
+            raise error.__cause__ or error from None
         except Exception as error:
             host.failure = as_ours(error, host.deployment.task_name)
         self._telling.ends(self._last_words(is_whole=is_whole))
@@ -391,6 +422,8 @@ class StageTask:
                 pass
         own = Said(host.deployment.execution, host.words, self._figures, host.failure, host.share)
         self._writer.said([*self._heard, own], self._readers, to_all=not is_whole)
+        if self._stage.outputs and self._index == 0:
+            self._writer.end(self._readers)
         yield from self._writer.take()
 
     def _last_words(self, *, is_whole: bool) -> LastWords:
@@ -426,11 +459,15 @@ class StageTask:
             else:
                 for batch in batches:
                     yield from self._read(batch)
-            if self._stage.barrier is None:
-                yield from self._end()
+                if self._reader.ends != len(self._stage.senders):
+                    raise _InputBroke("Spark has not given the task all of its rows")
+            if self._stage.only_commits:
+                self._on_loop(self._host.quiet())
             else:
-                yield from self._stop(self._stage.barrier)
-            self._on_loop(self._leave())
+                barrier = self._stage.barrier
+                yield from self._end() if barrier is None else self._stop(barrier)
+                self._on_loop(self._leave())
+            self._figures, self._metrics = self._subtask.figures, self._subtask.metrics.read()
             yield from self._writer.take()
         finally:
             self._on_loop(self._host.close())
@@ -451,8 +488,9 @@ class StageTask:
         subtask.start()
         if self._stage.event_time_ms is not None:
             self._mark(Watermark(self._stage.event_time_ms))
-        for operator, event in self._stage.events.get(self._index, ()):
-            subtask.event(operator, event)
+        if not self._stage.only_commits:
+            for operator, event in self._stage.events.get(self._index, ()):
+                subtask.event(operator, event)
 
     def _feed(self, rows: FrameRows, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         chain = self._subtask.chain
@@ -517,8 +555,7 @@ class StageTask:
                 if writer.waiting_bytes >= BATCH_BYTES:
                     return False
             await asyncio.sleep(0)
-            if self._host.failure is not None:
-                raise self._host.failure
+            self._host.check()
             if subtask.next_work() is not None:
                 continue
             if done():
@@ -534,7 +571,7 @@ class StageTask:
             self._mark(Watermark(MAX_WATERMARK_MS))
             self._mark(EndOfData())
         yield from self._go_on(lambda: subtask.ending.operators_finished)
-        self._on_loop(self._cut())
+        self._on_loop(self._host.outcome(self._cut()))
 
     async def _cut(self) -> None:
         context = SnapshotContext(self._number, self._host.clock.wall_ms())
@@ -577,7 +614,6 @@ class StageTask:
         self._subtask.outputs.flush()
         for channel in self._host.channels:
             channel.flush()
-        self._figures, self._metrics = self._subtask.figures, self._subtask.metrics.read()
 
     def _leaves_commits(self, each: ChainedOperator) -> bool:
         """Leave what an operator would commit to the driver; false where there is nothing."""
@@ -596,6 +632,17 @@ class StageTask:
             topology.vertex(topology.edges[e].target).parallelism for e in self._stage.outputs
         ]
         return range(max(counts, default=1))
+
+
+def _from_spark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except Exception as error:
+        raise _InputBroke("Spark has broken off the input of the task") from error
+
+
+class _InputBroke(Exception):
+    """Spark has stopped giving rows, as it does to tasks that it ends: what has come is not all."""
 
 
 class _FailedBefore(Exception):

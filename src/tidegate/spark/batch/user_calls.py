@@ -14,7 +14,6 @@ from tidegate.driver.user_code.callbacks import (
     StatusListeners,
 )
 from tidegate.errors import UserCodeFailed
-from tidegate.spark.batch.shuffle import ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.jobmaster.commands import StatusChanged
+    from tidegate.model.elements import Barrier
     from tidegate.model.ids import JobId
     from tidegate.spark.batch.driver_loop import DriverLoop
     from tidegate.spark.batch.start import BatchStart
@@ -52,15 +52,15 @@ class UserCalls:
         allow = self._graph.settings.restore.allow_non_restored
         self._loop.done(self._hooks.restore(start.checkpoint, start.hooks, allow_unmatched=allow))
 
-    def trigger_hooks(self, wall_ms: int) -> tuple[MasterState, ...]:
-        """The states of the hooks for the savepoint at the end. Raises what one has raised."""
+    def trigger_hooks(self, barrier: Barrier) -> tuple[MasterState, ...]:
+        """The states of the hooks for the snapshot at the end. Raises what one has raised."""
 
         limit_s = self._graph.settings.checkpoints.timeout_ms / 1000
 
         async def trigger() -> tuple[MasterState, ...]:
             try:
                 async with asyncio.timeout(limit_s):
-                    return await self._hooks.trigger(ONLY, wall_ms)
+                    return await self._hooks.trigger(barrier.checkpoint, barrier.triggered_ms)
             except TimeoutError as error:
                 raise UserCodeFailed(
                     f"the master hooks had no state within {limit_s:g} s",
