@@ -1,6 +1,7 @@
 """Files as a source: found, cut, read, killed and restored, and what is said of bad ones."""
 
 import gzip
+import io
 import json
 import math
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from tests.operators.world import World
 from tests.properties import examples
 from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.file_source import FileSource
-from tidegate.errors import BadRecord, ConfigError, FileMissing
+from tidegate.errors import BadRecord, ConfigError, FileMissing, StorageFailed
 from tidegate.model.duration import Duration
 from tidegate.model.elements import RowBatch
 from tidegate.model.settings import SlotSettings
@@ -121,6 +122,23 @@ def test_every_line_belongs_to_exactly_one_part(
         with file.open("rb") as stream:
             found += b"".join(block for _, block in LineBlocks(stream, "x").from_part(start, end))
     assert found == data
+
+
+@pytest.mark.parametrize("seekable", [True, False])
+def test_a_file_that_is_shorter_than_what_was_read_of_it_is_told(seekable: bool) -> None:
+    from tidegate.connectors.files.lines import END, LineBlocks
+
+    class Stream(io.BytesIO):
+        def seekable(self) -> bool:
+            return seekable
+
+    stream = Stream(b"one\ntwo\n")
+    lines = LineBlocks(stream, "numbers.txt")
+    assert list(lines.from_line(8, END)) == []
+    stream.seek(0)
+    with pytest.raises(StorageFailed, match="shorter than what has been read") as raised:
+        list(lines.from_line(9, END))
+    assert raised.value.where == "numbers.txt, byte 9"
 
 
 @settings(

@@ -1,6 +1,7 @@
 """A source of one's own that is asked page by page."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from tests.operators.world import World
 from tests.properties import examples
 from tidegate.connectors import Page, PollingSource
 from tidegate.errors import TidegateError
+from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.sources.source import SourceReaderOperator
 
@@ -181,3 +183,19 @@ def test_what_is_no_page_is_told_with_the_name_of_the_source(
     with pytest.raises(TidegateError, match=text) as caught:
         job.run_to_end()
     assert "source 'Wrong'" in caught.value.where
+
+
+class Away(Pages):
+    """Its service is not there."""
+
+    def start(self, split: str) -> int:
+        raise ConnectionRefusedError(split)
+
+
+def test_a_restore_asks_for_no_first_position() -> None:
+    context: Any = SimpleNamespace(parallelism=1)
+    before = Pages(("0", "1")).enumerator(context, None).snapshot(CheckpointId(1))
+    away = Away(("0", "1"))
+    with pytest.raises(ConnectionRefusedError):
+        away.enumerator(context, None)
+    assert away.enumerator(context, before).snapshot(CheckpointId(2)) == before

@@ -194,7 +194,7 @@ class World:
 
     def __init__(self, recorder: Recorder) -> None:
         self.clock = self.chance = recorder
-        self.run_blocking = recorder.run_blocking
+        self.run_blocking = self.call_user = recorder.run_blocking
         self.log = structlog.get_logger()
 
 

@@ -89,6 +89,7 @@ class World:
                 clock=SystemClock(),
                 chance=SeededChance(1),
                 run_blocking=self._run_blocking,
+                call_user=self._run_blocking,
                 chain=chain or self._chain,
                 storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints),
                 log=structlog.get_logger(),

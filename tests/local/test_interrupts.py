@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import pytest
 
 from tests.e2e.watch import until
 from tidegate import StreamExecutionEnvironment
+from tidegate.driver.client.driver_client import DriverClient
 
 pytestmark = pytest.mark.slow
 
@@ -227,3 +229,21 @@ def test_what_a_function_starts_can_be_terminated_though_its_slot_cannot() -> No
     env = StreamExecutionEnvironment.local(1)
     rows = env.from_collection([1]).map(terminated).execute_and_collect()
     assert list(rows) == [[-signal.SIGTERM, -signal.SIGTERM]]
+
+
+def test_ctrl_c_while_a_job_is_submitted_leaves_none_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = set(threading.enumerate())
+    monkeypatch.setattr(DriverClient, "wait_accepted", pressed)
+    env = StreamExecutionEnvironment.local(1)
+    env.generate(lambda n: n, rate=10).filter(lambda n: n < 0).print()
+    with pytest.raises(KeyboardInterrupt):
+        env.execute_async("interrupted")
+    until(
+        lambda: not [t for t in set(threading.enumerate()) - before if t.name == "tidegate-driver"],
+        "the job's driver to end",
+    )

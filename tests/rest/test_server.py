@@ -1,5 +1,6 @@
 """A server over a job that is made up: its life, and what it says where nothing can be done."""
 
+import asyncio
 import gc
 import http.client
 import socket
@@ -7,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -202,3 +203,27 @@ def test_without_its_library_the_job_says_what_to_install(monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="The HTTP server's package is not installed") as missing:
         env.execute()
     assert "tidegate[rest]" in missing.value.remedy
+
+
+def test_a_server_that_cannot_start_says_why_and_is_waited_for_by_nobody(
+    client: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = made()
+
+    def full(**_: object) -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(asyncio, "Runner", full)
+    with hooked_threads(), pytest.raises(OSError, match="too many open files"):
+        server.open(client, Epoch(1))
+    server.shut()
+
+
+@contextmanager
+def hooked_threads() -> Iterator[None]:
+    """Errors of threads are not printed within."""
+    former, threading.excepthook = threading.excepthook, lambda _: None
+    try:
+        yield
+    finally:
+        threading.excepthook = former

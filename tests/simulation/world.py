@@ -280,6 +280,7 @@ class World:
                 clock=self.clock(),
                 chance=self.seeded(),
                 run_blocking=self.blocking,
+                call_user=self.blocking,
                 chain=chain,  # type: ignore[arg-type]
                 storage=lambda graph, job: self._watched(
                     started, CheckpointStorage(job, graph.settings.checkpoints, stores)

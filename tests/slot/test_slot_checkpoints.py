@@ -497,3 +497,31 @@ def test_a_subtask_that_ends_while_it_is_written_is_acknowledged_as_it_was_when_
         work,
         monkeypatch,
     )
+
+
+def test_a_subtask_that_could_not_be_loaded_keeps_no_checkpoint_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Subtasks of a slot share files of what their barriers overtake, and wait for each other."""
+    operators = {
+        "source": [ScriptedSource("s", [], [*"abc", *NOTHING])],
+        "sink": [Recorder("k", [])],
+    }
+    unaligned = replace(SETTINGS, checkpoints=replace(SETTINGS.checkpoints, unaligned=True))
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        _, broken = cluster.deployments([slot])[-1]
+        cluster.tell(slot, replace(broken, operators=b"nobody's"))
+        await cluster.changed_to(broken.execution, ExecutionState.FAILED)
+        source, sink = await cluster.deploy([slot])
+        options = CheckpointOptions(alignment=AlignmentType.UNALIGNED)
+        at_ms = cluster.clock.wall_ms()
+        cluster.tell(slot, TriggerCheckpoint(source, CheckpointId(1), at_ms, options))
+        await cluster.acknowledged(sink, 1)
+
+    run(
+        lambda: Cluster(line(vertex("source"), vertex("sink")), operators, settings=unaligned),
+        work,
+        monkeypatch,
+    )

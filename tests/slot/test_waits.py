@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.slot.cluster import Cluster, run
 from tests.slot.operators import NOTHING, ONE_BY_ONE
 from tests.worlds.subtask import Recorder, ScriptedSource
 from tidegate.model.control import Cancel, ExecutionState
+from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    import pytest
 
     from tidegate.api.operator import Operator, Output, Steps
     from tidegate.model.elements import Batch
@@ -100,3 +101,40 @@ def test_a_subtask_that_is_cancelled_cancels_what_it_waits_for(
         assert log == ["waits", "sink: close", "given up"]
 
     run(lambda: Cluster(ONE_BY_ONE, of(log, never)), work, monkeypatch)
+
+
+class Exiting(Recorder):
+    """Ends the program, as a function does that takes itself for a script."""
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        raise SystemExit(3)
+
+
+def exits() -> None:
+    raise SystemExit(3)
+
+
+def test_a_function_that_ends_the_program_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = ScriptedSource("source", [], ["x", *NOTHING])
+
+    async def work(cluster: Cluster) -> None:
+        slots = await cluster.start("a")
+        _, sink = await cluster.deploy(slots)
+        failed = await cluster.changed_to(sink, ExecutionState.FAILED)
+        assert "SystemExit(3)" in str(failed.error)
+
+    run(
+        lambda: Cluster(ONE_BY_ONE, {"source": [source], "sink": [Exiting("sink", [])]}),
+        work,
+        monkeypatch,
+    )
+
+
+def test_a_call_on_a_thread_that_ends_the_program_has_failed() -> None:
+    async def work() -> None:
+        threads = DaemonThreads(1)
+        with pytest.raises(RuntimeError, match=r"SystemExit\(3\)"):
+            await BlockingCalls(threads.run).run(exits)
+        threads.close()
+
+    asyncio.run(work())

@@ -158,3 +158,16 @@ def test_a_file_or_a_part_of_it_is_read_as_a_stream(store: Store, buffer_bytes: 
         assert part.seek(3) == 3
         assert part.read(100) == bytes([13, 14])
         assert part.read(1) == b""
+
+
+@pytest.mark.parametrize("buffer_bytes", [0, 16])
+def test_a_file_that_becomes_shorter_while_it_is_read_is_told(
+    store: Store, buffer_bytes: int
+) -> None:
+    write_new(store, "f", bytes(1_000))
+    with open_stream(store, "f", buffer_bytes=buffer_bytes) as stream:
+        assert stream.read(100) == bytes(100)
+        store.delete("f")
+        write_new(store, "f", bytes(500))
+        with pytest.raises(StorageFailed, match="The file has become shorter"):
+            stream.read()

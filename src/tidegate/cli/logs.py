@@ -12,6 +12,7 @@ import click
 from tidegate.cli.jobs import DRIVER_GONE, GONE, ReachableJob, folder_of, state_of
 from tidegate.cli.main import INTERRUPTED
 from tidegate.cli.options import with_folder
+from tidegate.config.values import span_ms
 from tidegate.datastream.process.interrupts import OUTPUT_CLOSED, forget_output
 from tidegate.driver.client.door import follow_log
 from tidegate.errors import FileMissing, PeerLost, UserError
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _AGAIN_S: Final = 0.5
 _COLOURS: Final = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class _Ago(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
@@ -42,9 +42,11 @@ class _Ago(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         text = str(value)
-        if text[-1:] not in _UNITS_S or not text[:-1].isdecimal():
-            self.fail(f"'{text}' is no duration such as 30s, 10m, 2h or 1d", param, ctx)
-        return int(text[:-1]) * _UNITS_S[text[-1]]
+        # A bare number would be milliseconds, which nobody means here.
+        with contextlib.suppress(ValueError):
+            if not text.isdecimal() and (age_ms := span_ms(text)) >= 0:
+                return age_ms
+        return self.fail(f"'{text}' is no duration such as 30s, 10m, 2h or 1d", param, ctx)
 
 
 @click.command(short_help="Show the log of a job.")
@@ -105,7 +107,7 @@ def logs(
         "operator": operator,
         "subtask": subtask,
         "text": text,
-        "since_ms": None if since is None else int((time.time() - since) * 1_000),
+        "since_ms": None if since is None else int(time.time() * 1_000) - since,
     }
     request = {"filter": wanted, "limit": lines, "follow": follow}
     folder = folder_of(dynamic, config, checkpoints)

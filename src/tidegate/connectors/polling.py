@@ -101,7 +101,9 @@ class PollingSource(ABC, Generic[Position]):
     def enumerator(
         self, context: EnumeratorContext[PollingSplit], restored: bytes | None
     ) -> SplitListEnumerator[PollingSplit]:
-        splits = [PollingSplit(name, self.start(name)) for name in _names_of(self)]
+        # A restore has positions, and needs no service to be there that knows the first ones.
+        first = self.start if restored is None else lambda _: None
+        splits = [PollingSplit(name, first(name)) for name in _names_of(self)]
         return SplitListEnumerator(context, splits, restored)
 
     def reader(self, context: ReaderContext) -> PollingReader:

@@ -80,16 +80,16 @@ class Performer:
         hosts: CoordinatorHosts,
         answers: Answers,
     ) -> None:
-        job, blocking, log = (leadership.job, graph.name), world.run_blocking, world.log
+        job, calls, log = (leadership.job, graph.name), world.call_user, world.log
         self._leadership = leadership
         self._files = files
         self._inbox = inbox
         self._slots = slots
         self._hosts = hosts
         self._answers = answers
-        self._hooks = MasterHooks(graph.hooks, blocking, log)
-        self._enrichers = FailureEnrichers(graph.enrichers, job, blocking, log)
-        self._listeners = StatusListeners(graph.listeners, job, blocking, inbox.spawn, log)
+        self._hooks = MasterHooks(graph.hooks, calls, log)
+        self._enrichers = FailureEnrichers(graph.enrichers, job, calls, log)
+        self._listeners = StatusListeners(graph.listeners, job, calls, inbox.spawn, log)
         self._timeout_ms = graph.settings.checkpoints.timeout_ms
         self._clock = world.clock
         self._log = log

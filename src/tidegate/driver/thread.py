@@ -74,9 +74,10 @@ def start_driver(
 
     async def live() -> None:
         # Stores are closed before the pool, on whose threads they do so.
-        with _pool(graph.name) as pool:
+        with _pool(graph.name) as pool, _pool(graph.name) as users:
             async with contextlib.AsyncExitStack() as stack:
-                driver = Driver(graph, _world(graph, network, secret, pool, stack, log), provider)
+                world = _world(graph, network, secret, pool, users, stack, log)
+                driver = Driver(graph, world, provider)
                 clients.append(_client(graph, driver, log))
                 ready.set()
                 await driver.run()
@@ -97,16 +98,28 @@ def start_driver(
 
     thread = threading.Thread(target=run, name="tidegate-driver", daemon=True)
     thread.start()
-    ready.wait()
-    if not clients:
-        thread.join()
-        raise failures[0]
-    client = clients[0]
-    client.belongs_to(thread)
-    client.wait_accepted(ACCEPT_TIMEOUT_S)
-    onlookers.open(client, client.epoch)
+    with _given_up(clients):
+        ready.wait()
+        if not clients:
+            thread.join()
+            raise failures[0]
+        client = clients[0]
+        client.belongs_to(thread)
+        client.wait_accepted(ACCEPT_TIMEOUT_S)
+        onlookers.open(client, client.epoch)
     client.served_at(onlookers.url)
     return client
+
+
+@contextlib.contextmanager
+def _given_up(clients: list[DriverClient]) -> Generator[None]:
+    """Cancels jobs whose start is broken off, as by Ctrl-C: nobody would have them in hand."""
+    try:
+        yield
+    except BaseException:
+        for each in clients:
+            each.cancel()
+        raise
 
 
 def _client(graph: JobGraph, driver: Driver, log: JobLog) -> DriverClient:
@@ -130,6 +143,7 @@ def _world(
     network: Network,
     secret: bytes,
     pool: DriverPool,
+    users: DriverPool,
     stack: contextlib.AsyncExitStack,
     job_log: JobLog,
 ) -> DriverWorld:
@@ -139,11 +153,15 @@ def _world(
     def run_blocking(call: Callable[[], T]) -> Awaitable[T]:
         return asyncio.wrap_future(pool.submit(call))
 
+    def call_user(call: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.wrap_future(users.submit(call))
+
     return DriverWorld(
         network=network,
         clock=SystemClock(),
         chance=SeededChance(secrets.randbits(64)),
         run_blocking=run_blocking,
+        call_user=call_user,
         chain=lambda graph: record_chain(graph, stores, run_blocking, stack),
         storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints, stores),
         log=job_log.log,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class DriverWorld:
     """The doors of a driver, so that a simulation can own every source of surprise.
 
+    call_user: runs calls of the user's, who may never return, beside those of run_blocking.
     chain: opens the record chain of the job. storage: opens the job's checkpoint storage.
     secret: what slots prove themselves with. heard: keeps what was logged in a slot,
     and what is to be kept of a step that failed.
@@ -35,6 +36,7 @@ class DriverWorld:
     clock: Clock
     chance: Chance
     run_blocking: RunBlocking
+    call_user: RunBlocking
     chain: Callable[[JobGraph], Awaitable[HaStore]]
     storage: Callable[[JobGraph, JobId], CheckpointStorage]
     log: structlog.typing.FilteringBoundLogger

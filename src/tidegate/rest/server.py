@@ -85,10 +85,11 @@ class RestServer:
         with self._lock:
             if self._ended:
                 return
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._live, args=(served,), name="tidegate-rest", daemon=True
             )
-            self._thread.start()
+            thread.start()
+            self._thread = thread
             self._ready.result()
         self._log.info("rest endpoint listens", url=self.url, epoch=epoch)
 
@@ -96,7 +97,7 @@ class RestServer:
         """Ends with the job, or as soon as the last results were read. Blocking."""
         with self._lock:
             self._ended = True
-        if self._thread is None:
+        if self._thread is None or self._ready.exception() is not None:
             self._release()
             return
         loop, over = self._ready.result()
@@ -107,8 +108,14 @@ class RestServer:
             self._thread.join()
 
     def _live(self, served: ServedJob) -> None:
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            runner.run(self._serve(served))
+        try:
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._serve(served))
+        except BaseException as error:
+            for awaited in (self._ready, self._ending):
+                if not awaited.done():
+                    awaited.set_exception(error)
+            raise
 
     async def _serve(self, served: ServedJob) -> None:
         # Paths that end in a word stand before those that end in an id: accumulators before jobs,

@@ -184,6 +184,13 @@ class RangeReader(io.RawIOBase):
         if wanted == 0:
             return b""
         data = self._store.read(self._path, offset=self._start + self._position, size=wanted)
+        if len(data) < wanted:
+            raise StorageFailed(
+                f"The file has become shorter: {len(data)} of {wanted} bytes could be read",
+                where=f"{self._store.root}/{self._path}, byte {self._start + self._position}",
+                remedy="Files that jobs read are not to be changed: move them away, and write new "
+                "ones.",
+            )
         self._position += len(data)
         return data
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from tidegate.errors import BadRecord
+from tidegate.errors import BadRecord, StorageFailed
 from tidegate.storage.store import open_stream
 
 if TYPE_CHECKING:
@@ -134,11 +135,20 @@ class LineBlocks:
         return end + 1
 
     def _skip_to(self, position: int) -> None:
+        left = position
         if self._stream.seekable():
+            left -= self._stream.seek(0, io.SEEK_END)
             self._stream.seek(position)
-            return
-        while position > 0 and (piece := self._stream.read(min(position, BLOCK_BYTES))):
-            position -= len(piece)
+        else:
+            while left > 0 and (piece := self._stream.read(min(left, BLOCK_BYTES))):
+                left -= len(piece)
+        if left > 0:
+            raise StorageFailed(
+                "The file is shorter than what has been read of it",
+                where=f"{self._path}, byte {position}",
+                remedy="Files that jobs read are not to be changed: move them away, and write new "
+                "ones.",
+            )
 
     def _check_length(self, line: bytes, position: int) -> None:
         if len(line) > LINE_BYTES_MAX:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from tidegate.config import checkpointing, execution
 from tidegate.config.checkpointing import checkpoint_settings
 from tidegate.config.configuration import Configuration
+from tidegate.config.log import print_line
 from tidegate.config.warnings import Warn, process_warnings
 from tidegate.errors import JobCanceled, JobFailed, TidegateError
 
@@ -160,9 +161,8 @@ def _say_what_follows(client: JobClient, reason: str, configuration: Configurati
         if checkpoint_settings(configuration).periodic and not _is_batch(configuration)
         else "is being cancelled, for it takes no checkpoints"
     )
-    sys.stderr.write(
-        f"{reason}: job {client.get_job_id()} {follows}; Ctrl-C ends the program at once\n"
-    )
+    ends = "Ctrl-C ends the program at once"
+    print_line(sys.stderr, f"{reason}: job {client.get_job_id()} {follows}; {ends}")
 
 
 def _is_batch(configuration: Configuration) -> bool:
@@ -175,9 +175,9 @@ def _tell_end(client: JobClient, configuration: Configuration) -> None:
     try:
         _in_short_waits(client.get_job_execution_result(), limit_s)
     except TimeoutError:
-        sys.stderr.write(f"{not_ended(client, 'suspended')}\n")
+        print_line(sys.stderr, str(not_ended(client, "suspended")))
     except TidegateError as error:
-        sys.stderr.write(f"{error}\n")
+        print_line(sys.stderr, str(error))
 
 
 def _in_short_waits(

@@ -34,6 +34,13 @@ SWITCH_S: Final = 0.0005
 """How long a thread of a slot keeps the interpreter when another one wants it."""
 
 
+def as_error(raised: BaseException) -> RuntimeError:
+    """An error in the place of what a future cannot hold, or what would end the slot's loop."""
+    error = RuntimeError(f"the call raised {raised!r}")
+    error.__cause__ = raised
+    return error
+
+
 class Tasks:
     """Coroutines that have not ended. of: others among which each of them is counted too."""
 
@@ -95,7 +102,10 @@ class BlockingCalls:
             call.exception()  # who waited for it may be gone, and nobody else would look
 
     def _unless_over(self, call: Callable[[], object]) -> object:
-        return None if self._over else call()
+        try:
+            return None if self._over else call()
+        except (SystemExit, KeyboardInterrupt) as raised:
+            raise as_error(raised) from raised
 
     def give_up(self) -> None:
         """The subtask is over: what waits for a thread does nothing any more."""
@@ -153,9 +163,7 @@ class DaemonThreads:
                 try:
                     result = call()
                 except (StopIteration, SystemExit, KeyboardInterrupt) as raised:
-                    # A future cannot hold the first, and the others would end the loop.
-                    error = RuntimeError(f"the call raised {raised!r}")
-                    error.__cause__ = raised
+                    error = as_error(raised)
                 except BaseException as raised:
                     error = raised
             try:

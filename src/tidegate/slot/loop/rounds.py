@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tidegate.model.control import ExecutionState
+from tidegate.slot.loop.beside import as_error
 from tidegate.slot.loop.calls import CallInterrupted, Calls
 from tidegate.slot.loop.courtesy import Courtesy
 
@@ -163,6 +164,8 @@ class Rounds:
             subtask.end(ExecutionState.CANCELED)
         except Exception as error:
             subtask.fail(error)
+        except (SystemExit, KeyboardInterrupt) as raised:
+            subtask.fail(as_error(raised))
 
     # --- rest ---
 

@@ -334,9 +334,9 @@ class Guard:
         if why is None:
             return
         self._over = True
-        self._say(f"this slot is ended: {why}")
         error = SlotLost(f"slot {self._heart.slot} was ended: {why}")
         self._process.signal(signal.SIGKILL)
+        self._say(f"this slot is ended: {why}")
         self._link.send(pickle.dumps(SlotLeaving(self._heart.slot, error)))
 
 

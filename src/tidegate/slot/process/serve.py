@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import SystemClock
-from tidegate.config.log import process_log
+from tidegate.config.log import print_line, process_log
 from tidegate.errors import DriverUnreachable
 from tidegate.model.addresses import ANNOUNCE, host_and_port
 from tidegate.model.chance import SeededChance
@@ -55,6 +55,7 @@ OWN_PAGES_BYTES: Final = 8 << 20
 """Arrays of state give their pages back when they go; a column of 65,536 rows is far smaller."""
 
 _LOGGED_EACH_S: Final = 0.2
+_LAST_WORDS_S: Final = 0.5
 
 DIAL_S: Final = 10.0
 """How long a slot tries to reach the driver, which a firewall may answer with silence."""
@@ -246,8 +247,12 @@ async def _tell_logged(slot: Slot) -> None:
 
 def _exit_at_once(reason: str) -> None:
     """End the process without another write: nobody would fence it any more."""
-    sys.stderr.write(f"tidegate: this slot ends: {reason}\n")
-    sys.stderr.flush()
+    text = f"tidegate: this slot ends: {reason}"
+    # Whoever was to read it may be gone, or stand still.
+    telling = threading.Thread(target=print_line, args=(sys.stderr, text), daemon=True)
+    with contextlib.suppress(RuntimeError):  # no thread can be started
+        telling.start()
+        telling.join(_LAST_WORDS_S)
     os._exit(EXIT_LOST)
 
 

@@ -90,7 +90,11 @@ class HostedSubtask:
         self._blocking = BlockingCalls(world.run_blocking)
         self._reader = StateReader(job.storage.files, deploy.checksums)
         self._snapshots: dict[CheckpointId, SubtaskSnapshot] = {}
-        self.subtask = build(load(self.deployment), self.deployment, self, job)
+        try:
+            self.subtask = build(load(self.deployment), self.deployment, self, job)
+        except BaseException:
+            self.channel_state.close()  # or those that share files with it would wait for it
+            raise
         for channel in self.subtask.input.gate.inputs:
             links.add_input(self, self.subtask.input.gate, channel)
         for output in self.subtask.outputs.channels:
