@@ -3,10 +3,13 @@
 import builtins
 import json
 import pickle
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -29,12 +32,15 @@ from tidegate.connectors import (
     SimpleStringSchema,
 )
 from tidegate.connectors.kafka import cluster
+from tidegate.connectors.kafka.kafka_reader import KafkaReader
+from tidegate.connectors.kafka.offsets import KafkaSplit
 from tidegate.connectors.kafka.transactions import (
     TransactionIds,
     TransactionName,
     connection_settings,
 )
 from tidegate.errors import BadRecord, FormatError
+from tidegate.model.ids import CheckpointId
 from tidegate.operators.sinks.sink import SinkOperator
 
 NOBODY = "127.0.0.1:1"
@@ -442,3 +448,42 @@ def test_a_truth_value_is_no_decimal() -> None:
     with pytest.raises(ValueError, match="price"):
         builder.build().deserialize(b'{"price":true}')
     assert builder.ignore_parse_errors().build().deserialize(b'{"price":true}') is None
+
+
+def reader_of(servers: str) -> KafkaReader:
+    """A reader whose calls on the pool are made at once."""
+    context: Any = SimpleNamespace(rows=7, read_ahead=lambda call, then: then(call()))
+    properties = {"bootstrap.servers": servers, "group.id": "nobody", "log_level": "2"}
+    return KafkaReader(context, properties, SimpleStringSchema(), commits=True, stops=True)
+
+
+def test_a_source_that_reaches_no_broker_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    reader = reader_of(NOBODY)
+    reader.add_splits([KafkaSplit(KafkaTopicPartition("numbers", 0), 0, None)])
+    until_s = time.monotonic() + 30
+    while not caplog.records and time.monotonic() < until_s:
+        reader.poll()
+    for _ in range(10):
+        reader.poll()
+    [told] = caplog.messages
+    assert NOBODY in told and "brokers are down" in told and "tries again" in told
+    reader.close()
+
+
+def test_offsets_are_committed_one_checkpoint_at_a_time_and_the_newest_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, under_way, committed = reader_of(NOBODY), list[Any](), list[int]()
+    place = KafkaTopicPartition("numbers", 0)
+    reader._context = SimpleNamespace(read_ahead=lambda call, then: under_way.append((call, then)))
+    monkeypatch.setattr(reader, "_commit", lambda offsets: committed.append(offsets[place]))
+    for checkpoint in (1, 2, 3):
+        reader._splits = {("numbers", 0): KafkaSplit(place, 10 * checkpoint, None)}
+        reader.snapshot(CheckpointId(checkpoint))
+        reader.on_complete(CheckpointId(checkpoint))
+    assert len(under_way) == 1, "the pool is for others too"
+    while under_way:
+        call, then = under_way.pop()
+        then(call())
+    assert committed == [10, 30]
+    reader.close()

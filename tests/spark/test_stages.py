@@ -225,6 +225,16 @@ def test_state_of_a_task_is_on_disk_where_the_program_says_so_and_leaves_nothing
     assert failures and all("Cannot make local folders for state" in each for each in failures)
 
 
+def test_readers_of_one_step_may_have_another_parallelism() -> None:
+    def program(env: StreamExecutionEnvironment) -> DataStream[Any]:
+        numbers = env.from_sequence(1, 300)
+        one = numbers.rebalance().map(lambda n: n).set_parallelism(1)
+        return one.union(numbers.shuffle().map(lambda n: -n).set_parallelism(2))
+
+    found, _ = run_by_hand(graph_of(program))
+    assert sorted(found) == [*range(-300, 0), *range(1, 301)]
+
+
 def keyed_stage() -> tuple[Stage, list[pa.RecordBatch]]:
     """A step behind a shuffle, and the rows of one of its tasks."""
     graph = graph_of(lambda env: env.from_sequence(1, 9_000).key_by(lambda n: n % 7).map(str))

@@ -7,6 +7,7 @@ takes what is there; only where nothing is there does a call wait for more, on t
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -36,8 +37,40 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
 
+_LOG: Final = logging.getLogger(__name__)
+_OF_ONE_BROKER: Final = (
+    KafkaError._TRANSPORT,  # pyright: ignore[reportPrivateUsage]
+    KafkaError._RESOLVE,  # pyright: ignore[reportPrivateUsage]
+    KafkaError._TIMED_OUT,  # pyright: ignore[reportPrivateUsage]
+)
+"""Troubles of one connection, which mean nothing while others are there."""
+
 _WAIT_S: Final = 0.1
 """How long a call on the pool waits for a record."""
+
+
+class Troubles:
+    """Tells each kind of trouble of a client once, until records come again. Any thread may call.
+
+    The client recovers from all but fatal errors by itself, and the job waits meanwhile.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.fatal: KafkaError | None = None
+        self._where = where
+        self._told: set[int] = set()
+
+    def heard(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.fatal = error
+        elif error.code() not in (*_OF_ONE_BROKER, *self._told):
+            self._told.add(error.code())
+            _LOG.warning("%s: %s; the client tries again", self._where, error.str())
+
+    def clear(self) -> None:
+        if self._told:
+            self._told.clear()
+            _LOG.info("%s: records come again", self._where)
 
 
 class KafkaReader:
@@ -67,9 +100,12 @@ class KafkaReader:
         self._waiting = False
         self._assigned = True
         self._no_more = False
+        self._committing = False
+        self._to_commit: dict[KafkaTopicPartition, int] | None = None
         self._where = f"KafkaSource, bootstrap.servers '{properties['bootstrap.servers']}'"
+        self._troubles = Troubles(self._where)
         try:
-            self._consumer = Consumer(dict(properties))
+            self._consumer = Consumer({**properties, "error_cb": self._troubles.heard})
         except KafkaException as error:
             raise refused_properties(error, self._where) from error
 
@@ -98,6 +134,7 @@ class KafkaReader:
     def poll(self) -> Batch | None:
         if self._waiting or self._all_ended:
             return None
+        self._check_client(self._troubles.fatal)
         held, self._held = self._held, []
         messages = held + self._consumer.consume(max(1, self._context.rows - len(held)), 0)
         batch = self._take(messages)
@@ -149,16 +186,28 @@ class KafkaReader:
         for earlier in [each for each in self._taken if each < checkpoint]:
             del self._taken[earlier]
         if taken:
-            self._context.read_ahead(lambda: self._commit(taken), lambda _: None)
+            self._to_commit = taken
+            self._commit_newest()
+
+    def _commit_newest(self) -> None:
+        """One commit at a time: those of a group that does not answer would fill the pool."""
+        if self._committing or self._to_commit is None:
+            return
+        taken, self._to_commit, self._committing = self._to_commit, None, True
+        self._context.read_ahead(lambda: self._commit(taken), self._committed)
+
+    def _committed(self, _: object) -> None:
+        self._committing = False
+        self._commit_newest()
 
     def _commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         places = [TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
         try:
             self._consumer.commit(offsets=places, asynchronous=False)
-        except KafkaException:
+        except KafkaException as failed:
             # Positions are restored from checkpoints; the group's offsets are for others to see,
             # and the next checkpoint's commit covers this one.
-            return
+            self._troubles.heard(failed.args[0])
 
     def close(self) -> None:
         self._consumer.close()
@@ -191,6 +240,8 @@ class KafkaReader:
                 timed &= kind != TIMESTAMP_NOT_AVAILABLE
                 values.append(value)
                 times.append(ms)
+        if values:
+            self._troubles.clear()
         for place, offset in reached.items():
             self._splits[place] = replace(self._splits[place], offset=offset)
         if any(self._splits[place].ended for place in reached):

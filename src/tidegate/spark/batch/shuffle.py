@@ -153,6 +153,7 @@ class ShuffleWriter:
     """
 
     def __init__(self, step: int, subtask: int) -> None:
+        self._step = step
         self._sender = (step << _SUBTASK_BITS) + subtask
         self._place = self._sender << _ROW_BITS
         self._layouts: dict[Layout, int] = {}
@@ -194,7 +195,7 @@ class ShuffleWriter:
             self._add_one(target, WORDS, data)
 
     def end(self, targets: Sequence[int]) -> None:
-        """Writes the row that is the last one of each of these subtasks. One sender does."""
+        """Writes the row that is the last one of each of these subtasks. One of a step does."""
         count = len(targets)
         last = pa.array(np.full(count, _LAST))
         self._parts.append(
@@ -203,7 +204,7 @@ class ShuffleWriter:
                     pa.array(targets, pa.int32()),
                     pa.array(np.full(count, END, np.int32)),
                     last,
-                    pa.array(np.full(count, WHOLE, np.int64)),
+                    pa.array(np.full(count, self._step, np.int64)),
                     pa.array([b""] * count, pa.binary()),
                     last,
                 ],
@@ -276,10 +277,10 @@ class Came:
 
 
 class ShuffleReader:
-    """Makes elements of rows of Spark, in their order. ends: how many last rows have come."""
+    """Makes elements of rows of Spark, in their order. ended: steps whose last row has come."""
 
     def __init__(self) -> None:
-        self.ends = 0
+        self.ended: set[int] = set()
         self._layouts: list[Layout] = []
         self._forms = {WHOLE: WHOLE, PICKLED: PICKLED}
 
@@ -295,7 +296,7 @@ class ShuffleReader:
                 yield Came(WORDS, said=said, watermarks=watermarks)
             rows, edges = rows.filter(pa.array(~is_word)), edges[~is_word]
         if ends := int(np.count_nonzero(edges == END)):
-            self.ends += ends
+            self.ended.update(rows.column(3)[-ends:].to_pylist())
             rows, edges = rows.slice(0, len(rows) - ends), edges[:-ends]
         numbers, places = np.unique(
             rows.column(3).to_numpy(zero_copy_only=False), return_inverse=True

@@ -459,7 +459,7 @@ class StageTask:
             else:
                 for batch in batches:
                     yield from self._read(batch)
-                if self._reader.ends != len(self._stage.senders):
+                if len(self._reader.ended) != len(self._stage.senders):
                     raise _InputBroke("Spark has not given the task all of its rows")
             if self._stage.only_commits:
                 self._on_loop(self._host.quiet())
