@@ -230,3 +230,17 @@ class Unprintable:
 )
 def test_a_value_is_shown_shortened_and_never_raises(value: object, text: str) -> None:
     assert shown(value) == text
+
+
+def test_instants_of_an_hour_that_comes_twice_are_two_keys() -> None:
+    """In autumn, where clocks are put back; Python compares times of one zone by their clocks."""
+    first_us = 1_603_584_000_000_000
+    hours = pa.array([first_us, first_us + 3_600_000_000], pa.timestamp("us", "Europe/Berlin"))
+    rows = as_rows(
+        ArrowBatch(
+            pa.record_batch({"hour": hours}),
+            key_column="hour",
+            key_groups=np.array([0, 0], np.int16),
+        )
+    )
+    assert len(set(rows.keys or ())) == 2

@@ -242,3 +242,47 @@ def test_extremes_of_what_is_no_number_are_taken_without_a_warning() -> None:
     total = step(Max("x"), Min("x"))
     total.process(pa.record_batch({"k": [1, 1], "x": pa.array([math.nan, 1.0], pa.float32())}))
     assert math.isnan(total.rows[-1]["x_max"]) and total.rows[-1]["x_min"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.int64(), [1_700_000_000_000_000_000] * 9),
+        (pa.int64(), [-(2**63), -(2**63), -(2**63) + 4]),
+        (pa.uint64(), [2**64 - 1, 2**64 - 1, 1]),
+    ],
+)
+def test_a_mean_does_not_wrap_around(kind: pa.DataType, values: list[int]) -> None:
+    running = step(Mean("x"))
+    running.process(batch([("a", value) for value in values], kind))
+    means = [sum(values[:n]) / n for n in range(1, len(values) + 1)]
+    assert [row["x_mean"] for row in running.rows] == pytest.approx(means, rel=1e-15)
+    again = running.restored(1)
+    again.process(batch([("a", values[0])], kind))
+    mean = (sum(values) + values[0]) / (len(values) + 1)
+    assert [row["x_mean"] for row in again.rows] == pytest.approx([mean], rel=1e-15)
+
+
+def test_sums_of_decimals_have_all_their_digits() -> None:
+    values = [Decimal("12345678901.123456789012345678"), Decimal("1.000000000000000001")]
+    running = step(Sum("x"))
+    running.process(batch([("a", value) for value in values], pa.decimal128(38, 18)))
+    assert running.rows[-1]["x_sum"] == Decimal("12345678902.123456789012345679")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.timestamp("ns"),
+        pa.timestamp("us", "Europe/Berlin"),
+        pa.timestamp("s"),
+        pa.duration("ns"),
+        pa.duration("ms"),
+    ],
+)
+def test_times_are_counted_once_though_they_were_in_a_snapshot(kind: pa.DataType) -> None:
+    running = step(CountDistinct("x"))
+    running.process(batch([("a", 1_700_000_000), ("a", 1_700_000_001)], kind))
+    again = running.restored(1)
+    again.process(batch([("a", 1_700_000_001), ("a", 1_700_000_002)], kind))
+    assert [row["x_distinct"] for row in again.rows] == [2, 3]

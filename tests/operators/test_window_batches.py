@@ -1,5 +1,6 @@
 """Aggregates of Arrow batches by window of event time, against a model that holds all rows."""
 
+import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from tidegate import (
 )
 from tidegate.api.aggregates import Aggregate
 from tidegate.model.elements import Watermark
+from tidegate.operators.windows.global_batches import GlobalAggregateBatchesOperator
 from tidegate.operators.windows.window_batches import WindowAggregateBatchesOperator
 
 END = 2**63 - 1
@@ -264,6 +266,26 @@ def test_a_snapshot_after_the_end_of_the_input_takes_rows_in_again() -> None:
     process(again, [(15, 1, 1)])
     again.watermark(19)
     assert [row["window_start"] for row in again.rows] == [10]
+
+
+def test_a_lateness_without_end_makes_nothing_late_after_a_restore() -> None:
+    windowed = step(TEN, Count(), lateness_ms=sys.maxsize)
+    process(windowed, [(1_700_000_000_005, 1, 1)])
+    windowed.watermark(1_700_000_000_020)
+    again = windowed.restored(1)
+    process(again, [(1_700_000_000_006, 1, 1)])
+    assert again.metric("numLateRecordsDropped") == 0
+    assert [row["count"] for row in again.rows] == [2]
+
+
+def test_results_at_the_end_of_the_input_are_not_told_again_after_a_restore() -> None:
+    at_end = ColumnarStep(lambda: GlobalAggregateBatchesOperator([Count()], "k"))
+    at_end.process(pa.record_batch({"k": [1, 2, 1]}))
+    at_end.watermark(END)
+    assert {row["k"]: row["count"] for row in at_end.rows} == {1: 2, 2: 1}
+    again = at_end.restored(1)
+    again.watermark(END)
+    assert again.rows == []
 
 
 def test_firing_waits_for_room_between_windows() -> None:

@@ -42,13 +42,25 @@ def as_rows(batch: Batch) -> RowBatch:
     columns = _column_rows(batch)
     if columns is not None:
         return columns
-    keys = None if batch.key_column is None else batch.batch.column(batch.key_column).to_pylist()
+    keys = None if batch.key_column is None else _keys(batch.batch.column(batch.key_column))
     return RowBatch(
         dict_rows(batch.batch),
         None if stamps is None else stamps.tolist(),
         keys,
         None if groups is None else groups.tolist(),
     )
+
+
+def _keys(column: pa.Array) -> list[object]:
+    """The keys of a column; instants in UTC, since Python compares those of one zone by its clocks.
+
+    There an hour comes twice in autumn.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    return cast("list[object]", column.to_pylist())
 
 
 def _column_rows(batch: ArrowBatch) -> ColumnRows | None:

@@ -7,6 +7,7 @@ those that have seen nulls only. Values reach it without nulls.
 from __future__ import annotations
 
 import math
+from decimal import Context
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -102,7 +103,7 @@ class FoldAccumulator:
         self._value = ColumnStateDescriptor(name, arrow, neutral)
         self._seen = ColumnStateDescriptor(f"{name}.seen", pa.bool_())
         self.columns = (self._value, self._seen)
-        # The order of additions shows in floating sums, and in decimal ones beyond 28 digits.
+        # The order of additions shows in floating sums; of decimal ones each is a call of Python's.
         kinds = pa.types.is_integer(arrow) or pa.types.is_duration(arrow)
         self.combines = kinds or ufunc not in (np.add, _ADD_OBJECTS)
 
@@ -143,12 +144,53 @@ class FoldAccumulator:
         return array_of(self.values(pane, rows), self.type, missing)
 
 
+class HalvedSum:
+    """Sums whole numbers of 64 bits by their halves, which do not wrap around for 2^31 of them."""
+
+    combines = True
+
+    def __init__(self, low: FoldAccumulator, high: FoldAccumulator) -> None:
+        self._low = low
+        self._high = high
+        self.columns = (*low.columns, *high.columns)
+
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
+        self._low.add(pane, rows, values & _LOW_HALF, stamps)
+        self._high.add(pane, rows, values >> 32, stamps)
+
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        self._low.merge(pane, rows, part)
+        self._high.merge(pane, rows, part)
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> NDArray[np.float64]:
+        low = self._low.run(pane, groups, values & _LOW_HALF)
+        return _joined(low, self._high.run(pane, groups, values >> 32))
+
+    def doubles(self, pane: _Holder, rows: Longs) -> NDArray[np.float64]:
+        return _joined(self._low.values(pane, rows), self._high.values(pane, rows))
+
+
+class PlainSum:
+    """Sums floating numbers or decimals."""
+
+    def __init__(self, total: FoldAccumulator) -> None:
+        self._total = total
+        self.columns, self.combines = total.columns, total.combines
+        self.add, self.merge = total.add, total.merge
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> NDArray[np.float64]:
+        return _doubles(array_of(self._total.run(pane, groups, values), self._total.type))
+
+    def doubles(self, pane: _Holder, rows: Longs) -> NDArray[np.float64]:
+        return _doubles(array_of(self._total.values(pane, rows), self._total.type))
+
+
 class MeanAccumulator:
     """Accumulates a sum and a count."""
 
     type = _DOUBLE
 
-    def __init__(self, total: FoldAccumulator, count: CountAccumulator) -> None:
+    def __init__(self, total: HalvedSum | PlainSum, count: CountAccumulator) -> None:
         self._total = total
         self._count = count
         self.columns = (*total.columns, *count.columns)
@@ -164,13 +206,12 @@ class MeanAccumulator:
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         totals = self._total.run(pane, groups, values)
-        counts = self._count.run(pane, groups, values)
-        return _doubles(array_of(totals, self._total.type)) / counts
+        return totals / self._count.run(pane, groups, values)
 
     def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         counts = self._count.counts(pane, rows)
         none = counts == 0
-        totals = _doubles(array_of(self._total.values(pane, rows), self._total.type))
+        totals = self._total.doubles(pane, rows)
         return pa.array(totals / np.where(none, 1, counts), mask=none)
 
 
@@ -268,24 +309,32 @@ class DistinctAccumulator:
     type = _LONG
 
     def __init__(self, name: str, arrow: pa.DataType) -> None:
+        self._arrow = arrow
+        self._is_time = pa.types.is_timestamp(arrow) or pa.types.is_duration(arrow)
         self._sets = ColumnStateDescriptor(name, pa.list_(arrow))
 
     def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         listed = rows.tolist()
-        sets = _gathered(pane, self._sets, listed, _distinct)
+        sets = _gathered(pane, self._sets, listed, self._distinct)
         for row, value in zip(listed, values.tolist(), strict=True):
             sets[row].add(value if value == value else math.nan)
 
+    def _distinct(self, values: Iterable[object]) -> set[object]:
+        """The set of them, in the form in which they come; in state times have another one."""
+        if self._is_time:
+            values = pa.array(list(values), self._arrow).to_numpy(zero_copy_only=False).tolist()
+        return {value if value == value else math.nan for value in values}
+
     def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         listed = rows.tolist()
-        sets = _gathered(pane, self._sets, listed, _distinct)
+        sets = _gathered(pane, self._sets, listed, self._distinct)
         for row, values in zip(listed, part.column(self._sets).get(rows), strict=True):
-            sets[row] |= _distinct(values or ())
+            sets[row] |= self._distinct(values or ())
 
     def run(self, pane: _Holder, groups: Groups, values: Values) -> Values:
         made: list[int] = []
         rows = np.repeat(groups.keys, groups.lengths).tolist()
-        sets = _gathered(pane, self._sets, groups.keys.tolist(), _distinct)
+        sets = _gathered(pane, self._sets, groups.keys.tolist(), self._distinct)
         for row, value in zip(rows, values.tolist(), strict=True):
             sets[row].add(value if value == value else math.nan)
             made.append(len(sets[row]))
@@ -308,7 +357,10 @@ def accumulator_of(aggregate: Aggregate, arrow: pa.DataType | None) -> Accumulat
             return _sum(aggregate, arrow, name)
         case aggregates.Mean() if not pa.types.is_duration(arrow):
             total = _sum(aggregate, arrow, f"{name}.sum")
-            return MeanAccumulator(total, CountAccumulator(f"{name}.count"))
+            whole = pa.types.is_integer(total.type)
+            high = FoldAccumulator(f"{name}.high", total.type, np.add, 0)
+            of_halves = HalvedSum(total, high) if whole else PlainSum(total)
+            return MeanAccumulator(of_halves, CountAccumulator(f"{name}.count"))
         case aggregates.Min():
             return _extreme(aggregate, arrow, greatest=False)
         case aggregates.Max():
@@ -401,8 +453,8 @@ def _gathered(
     return dict(zip(index.tolist(), held, strict=True))
 
 
-def _distinct(values: Iterable[object]) -> set[object]:
-    return {value if value == value else math.nan for value in values}
+def _joined(low: Values, high: Values) -> NDArray[np.float64]:
+    return high.astype(np.float64) * 2.0**32 + low.astype(np.float64)
 
 
 def _doubles(array: pa.Array) -> NDArray[np.float64]:
@@ -417,7 +469,7 @@ def array_of(values: Values, arrow: pa.DataType, missing: Values | None = None) 
 
 
 def _add(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else one + other
+    return other if one is None else one if other is None else _DIGITS.add(one, other)
 
 
 def _least(one: Any, other: Any) -> Any:
@@ -429,6 +481,9 @@ def _greatest(one: Any, other: Any) -> Any:
 
 
 _TRUE: Final = np.array(True)
+_LOW_HALF: Final = (1 << 32) - 1
+_DIGITS: Final = Context(prec=76)
+"""Arithmetic of decimals that rounds no sum of Arrow's 38 digits."""
 _CACHED: Final = 8_192
 """Rows of a column, each in 64 bytes of its own, that are a fraction of a core's cache."""
 _ADD_OBJECTS: Final = np.frompyfunc(_add, 2, 1)

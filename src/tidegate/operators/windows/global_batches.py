@@ -85,6 +85,8 @@ class GlobalAggregateBatchesOperator(Operator):
                 out.emit(ArrowBatch(result))
                 if not out.has_room:
                     yield None
+            # Or a job that goes on from its last checkpoint would tell them again.
+            self._panes.drop(self._panes.namespaces())
         out.emit_watermark(watermark)
 
     def _results(self, columns: AggregatedColumns) -> Iterator[pa.RecordBatch]:

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 START: Final = "window_start"
 END: Final = "window_end"
 
+_LATENESS_MAX_MS: Final = 1 << 62
+"""More is as long; with it no sum with a time wraps around."""
+
 _FIRED: Final = OperatorStateDescriptor("fired", mode=RedistributionMode.UNION)
 """(first key group, last key group, milliseconds up to which windows have fired, schema or None)"""
 
@@ -78,7 +81,7 @@ class WindowAggregateBatchesOperator(Operator):
         self._aggregates = aggregates
         self._key_column = key_column
         self.key_type = key_type
-        self._lateness_ms = lateness_ms
+        self._lateness_ms = min(lateness_ms, _LATENESS_MAX_MS)
         self._late_tag = late_tag
 
     def combiner(self) -> SliceCombiner:
