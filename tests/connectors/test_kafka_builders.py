@@ -32,7 +32,7 @@ from tidegate.connectors import (
     SimpleStringSchema,
 )
 from tidegate.connectors.kafka import cluster
-from tidegate.connectors.kafka.kafka_reader import KafkaReader
+from tidegate.connectors.kafka.kafka_reader import GroupOffsets, KafkaReader
 from tidegate.connectors.kafka.offsets import KafkaSplit
 from tidegate.connectors.kafka.transactions import (
     TransactionIds,
@@ -40,7 +40,6 @@ from tidegate.connectors.kafka.transactions import (
     connection_settings,
 )
 from tidegate.errors import BadRecord, FormatError
-from tidegate.model.ids import CheckpointId
 from tidegate.operators.sinks.sink import SinkOperator
 
 NOBODY = "127.0.0.1:1"
@@ -470,20 +469,17 @@ def test_a_source_that_reaches_no_broker_says_so_once(caplog: pytest.LogCaptureF
     reader.close()
 
 
-def test_offsets_are_committed_one_checkpoint_at_a_time_and_the_newest_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reader, under_way, committed = reader_of(NOBODY), list[Any](), list[int]()
+def test_offsets_are_committed_one_checkpoint_at_a_time_and_the_newest_next() -> None:
+    under_way, committed = list[Any](), list[int]()
     place = KafkaTopicPartition("numbers", 0)
-    reader._context = SimpleNamespace(read_ahead=lambda call, then: under_way.append((call, then)))
-    monkeypatch.setattr(reader, "_commit", lambda offsets: committed.append(offsets[place]))
-    for checkpoint in (1, 2, 3):
-        reader._splits = {("numbers", 0): KafkaSplit(place, 10 * checkpoint, None)}
-        reader.snapshot(CheckpointId(checkpoint))
-        reader.on_complete(CheckpointId(checkpoint))
+    offsets = GroupOffsets(
+        lambda given: committed.append(given[place]),
+        lambda call, then: under_way.append((call, then)),
+    )
+    for number in (10, 20, 30):
+        offsets.commit({place: number})
     assert len(under_way) == 1, "the pool is for others too"
     while under_way:
         call, then = under_way.pop()
         then(call())
     assert committed == [10, 30]
-    reader.close()

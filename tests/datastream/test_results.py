@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -76,6 +77,15 @@ def test_whoever_interrupts_suspends_the_job_and_the_process_may_go_on(
     assert list(records) == []
 
 
+@pytest.fixture
+def _hears_ctrl_c() -> Iterator[None]:
+    """Python does not, where whoever started it has Ctrl-C ignored, as shells do in background."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("_hears_ctrl_c")
 @pytest.mark.parametrize("already_told", [False, True])
 def test_a_signal_that_breaks_off_no_wait_is_heard_all_the_same(*, already_told: bool) -> None:
     """As one that comes just before the main thread begins to wait, or while it tells the end."""

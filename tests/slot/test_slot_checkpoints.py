@@ -518,7 +518,7 @@ def test_a_subtask_that_could_not_be_loaded_keeps_no_checkpoint_waiting(
         options = CheckpointOptions(alignment=AlignmentType.UNALIGNED)
         at_ms = cluster.clock.wall_ms()
         cluster.tell(slot, TriggerCheckpoint(source, CheckpointId(1), at_ms, options))
-        await cluster.acknowledged(sink, 1)
+        assert (await cluster.acknowledged(sink, 1)).checkpoint == 1
 
     run(
         lambda: Cluster(line(vertex("source"), vertex("sink")), operators, settings=unaligned),

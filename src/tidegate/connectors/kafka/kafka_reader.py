@@ -27,7 +27,7 @@ from tidegate.errors import BadRecord, ConfigError, StorageFailed
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from confluent_kafka import Message
 
@@ -73,6 +73,38 @@ class Troubles:
             _LOG.info("%s: records come again", self._where)
 
 
+class GroupOffsets:
+    """Commits one checkpoint's offsets at a time, and the newest next.
+
+    Those of a group that does not answer would fill the pool. commit: blocks. read_ahead: of the
+    reader's context.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[Mapping[KafkaTopicPartition, int]], None],
+        read_ahead: Callable[[Callable[[], object], Callable[[object], None]], None],
+    ) -> None:
+        self._commit = commit
+        self._read_ahead = read_ahead
+        self._under_way = False
+        self._next: Mapping[KafkaTopicPartition, int] | None = None
+
+    def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
+        self._next = offsets
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._under_way or self._next is None:
+            return
+        offsets, self._next, self._under_way = self._next, None, True
+        self._read_ahead(lambda: self._commit(offsets), self._ended)
+
+    def _ended(self, _: object) -> None:
+        self._under_way = False
+        self._begin()
+
+
 class KafkaReader:
     """Reads its partitions side by side.
 
@@ -100,14 +132,13 @@ class KafkaReader:
         self._waiting = False
         self._assigned = True
         self._no_more = False
-        self._committing = False
-        self._to_commit: dict[KafkaTopicPartition, int] | None = None
         self._where = f"KafkaSource, bootstrap.servers '{properties['bootstrap.servers']}'"
         self._troubles = Troubles(self._where)
         try:
             self._consumer = Consumer({**properties, "error_cb": self._troubles.heard})
         except KafkaException as error:
             raise refused_properties(error, self._where) from error
+        self._offsets = GroupOffsets(self._commit, context.read_ahead)
 
     def add_splits(self, splits: Sequence[KafkaSplit]) -> None:
         for split in splits:
@@ -186,19 +217,7 @@ class KafkaReader:
         for earlier in [each for each in self._taken if each < checkpoint]:
             del self._taken[earlier]
         if taken:
-            self._to_commit = taken
-            self._commit_newest()
-
-    def _commit_newest(self) -> None:
-        """One commit at a time: those of a group that does not answer would fill the pool."""
-        if self._committing or self._to_commit is None:
-            return
-        taken, self._to_commit, self._committing = self._to_commit, None, True
-        self._context.read_ahead(lambda: self._commit(taken), self._committed)
-
-    def _committed(self, _: object) -> None:
-        self._committing = False
-        self._commit_newest()
+            self._offsets.commit(taken)
 
     def _commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         places = [TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
