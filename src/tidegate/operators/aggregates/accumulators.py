@@ -469,7 +469,7 @@ def array_of(values: Values, arrow: pa.DataType, missing: Values | None = None) 
 
 
 def _add(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else _DIGITS.add(one, other)
+    return other if one is None else one if other is None else _plus(one, other)
 
 
 def _least(one: Any, other: Any) -> Any:
@@ -482,8 +482,8 @@ def _greatest(one: Any, other: Any) -> Any:
 
 _TRUE: Final = np.array(True)
 _LOW_HALF: Final = (1 << 32) - 1
-_DIGITS: Final = Context(prec=76)
-"""Arithmetic of decimals that rounds no sum of Arrow's 38 digits."""
+_plus: Final = Context(prec=76).add
+"""Adds decimals, and rounds no sum of Arrow's 38 digits."""
 _CACHED: Final = 8_192
 """Rows of a column, each in 64 bytes of its own, that are a fraction of a core's cache."""
 _ADD_OBJECTS: Final = np.frompyfunc(_add, 2, 1)
