@@ -1,6 +1,7 @@
 """Rows as columns and columns as rows."""
 
 import datetime
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +18,7 @@ from tests.loops.both import both_forms
 from tests.properties import examples
 from tidegate.api.rows.batches import as_arrow, as_rows, batch_as_arrow, dict_rows, shown
 from tidegate.api.rows.column_rows import ColumnRows, as_columns
-from tidegate.errors import BadRecord
+from tidegate.errors import BadRecord, UnsupportedKey
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.model.nullable import kind_of
 
@@ -244,3 +245,15 @@ def test_instants_of_an_hour_that_comes_twice_are_two_keys() -> None:
         )
     )
     assert len(set(rows.keys or ())) == 2
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_nan_in_a_column_of_keys_is_no_key_of_rows(kind: pa.DataType) -> None:
+    def keyed(*keys: float) -> ArrowBatch:
+        batch = pa.record_batch({"k": pa.array(keys, kind)})
+        return ArrowBatch(batch, key_column="k", key_groups=np.zeros(len(keys), np.int16))
+
+    assert list(as_rows(keyed(1.5, -0.0)).keys or ()) == [1.5, 0.0]
+    with pytest.raises(UnsupportedKey, match="can't be a key: it equals no key") as refused:
+        as_rows(keyed(1.5, math.nan))
+    assert refused.value.where == "key column 'k'"

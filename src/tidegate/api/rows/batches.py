@@ -7,6 +7,7 @@ of Arrow columns is a dict of column name to Python value.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from functools import cache
 from itertools import chain
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
 def as_rows(batch: Batch) -> RowBatch:
     """The batch as rows; Arrow rows become dicts. Keeps keys and key groups.
 
-    Columns of numbers, truth values and texts stay columns until rows are asked for.
+    Columns of numbers, truth values and texts stay columns until rows are asked for. Raises
+    UnsupportedKey for keys that are NaN: each would be a key of its own.
     """
     if isinstance(batch, RowBatch):
         return batch
+    if batch.key_column is not None:
+        _refuse_nan(batch.batch.column(batch.key_column), batch.key_column)
     stamps, groups = batch.timestamps_ms, batch.key_groups
     columns = _column_rows(batch)
     if columns is not None:
@@ -49,6 +53,18 @@ def as_rows(batch: Batch) -> RowBatch:
         keys,
         None if groups is None else groups.tolist(),
     )
+
+
+def _refuse_nan(keys: pa.Array, name: str) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    if not (pa.types.is_float32(keys.type) or pa.types.is_float64(keys.type)):
+        return
+    if np.isnan(keys.drop_null().to_numpy(zero_copy_only=False)).any():
+        from tidegate.typeinfo.plain_keys import refusal_of_nan  # few programs have such keys
+
+        raise refusal_of_nan(math.nan, f"key column '{name}'")
 
 
 def _keys(column: pa.Array) -> list[object]:
