@@ -319,13 +319,13 @@ async def test_results_outlive_the_coordinators_and_end_with_the_job() -> None:
     buffer = world.start().context.results("rows")
     assert world.start(1).context.results("rows") is buffer
     buffer.put("a", 1, [1, 2])
-    world.hosts.end_results(None)
+    world.hosts.results.end(None)
     assert buffer.take() == [1, 2] and buffer.take() is None
 
 
 @on_loop
 async def test_who_asks_for_results_after_the_end_does_not_wait_for_ever() -> None:
     world = World()
-    world.hosts.end_results(JobCanceled("the job was cancelled"))
+    world.hosts.results.end(JobCanceled("the job was cancelled"))
     with pytest.raises(JobCanceled):
-        world.hosts.results("never made").take()
+        world.hosts.results.of("never made").take()

@@ -33,7 +33,7 @@ from tidegate.model.ids import JobId, VertexId
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.job import combiners, task_settings
-from tidegate.spark.batch.shuffle import END, PLACE, WORDS, Said, Told, said_in
+from tidegate.spark.batch.shuffle import BATCH_BYTES, END, PLACE, WORDS, Said, Told, said_in
 from tidegate.spark.batch.stage import Stage, run_task
 from tidegate.spark.batch.telling import SparkTask
 
@@ -100,8 +100,8 @@ def run_by_hand(graph: JobGraph, fetch: int = 0) -> tuple[list[Any], list[Said]]
         for word in each.words:
             if isinstance(word, Told):
                 coordinators.tell(each, word.operator, word.event)
-    coordinators.end_results(None)
-    return list(coordinators.results("found")), list(said.values())
+    coordinators.results.end(None)
+    return list(coordinators.results.of("found")), list(said.values())
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -176,24 +176,25 @@ def test_a_task_passes_rows_of_a_key_on_before_it_has_taken_the_next() -> None:
             taken += 1
             yield row
 
-    unanswered = dict[int, list[int]]()
+    given_on: list[list[tuple[int, int]]] = []
     for index in range(keyed.parallelism):
-        taken, answered = 0, 0
-        rows_in = counted(rows_for(keyed, index, made))
-        for batch in run_task(keyed, index, SparkTask(9 + index, 0), rows_in):
-            if len(batch):
-                unanswered.setdefault(index, []).append(taken - answered)
-                answered = taken
-    [of_the_key] = [
-        each for each in unanswered.values() if sum(each) > len(made[first.vertex]) // 2
-    ]
-    assert max(of_the_key) <= sum(of_the_key) // 3
+        taken = 0
+        parts = run_task(
+            keyed, index, SparkTask(9 + index, 0), counted(rows_for(keyed, index, made))
+        )
+        given_on.append([(taken, part.nbytes) for part in parts])
+    taken_before, held = zip(*max(given_on, key=len), strict=True)
+    assert taken_before[0] < taken_before[-1]
+    assert max(held) < 2 * BATCH_BYTES < sum(held)
 
 
-def test_tasks_behind_one_that_has_failed_do_nothing_and_hand_the_failure_on() -> None:
+@pytest.mark.parametrize("failure", [ValueError, SystemExit])
+def test_tasks_behind_one_that_has_failed_do_nothing_and_hand_the_failure_on(
+    failure: type[BaseException],
+) -> None:
     def fails(number: int) -> int:
         if number == 7:
-            raise ValueError("no sevens")
+            raise failure("no sevens")
         return number
 
     found, said = run_by_hand(
@@ -294,9 +295,9 @@ def test_a_partition_that_nobody_planned_is_no_subtask() -> None:
 def test_results_end_for_whoever_asks_after_the_job() -> None:
     graph = graph_of(lambda env: env.from_sequence(1, 3))
     coordinators = Coordinators(graph, {}, goes_on=False)
-    early = coordinators.results("found")
-    coordinators.end_results(JobFailed("it was not to be"))
-    for results in (early, coordinators.results("found"), coordinators.results("late")):
+    early = coordinators.results.of("found")
+    coordinators.results.end(JobFailed("it was not to be"))
+    for results in (early, coordinators.results.of("found"), coordinators.results.of("late")):
         with pytest.raises(JobFailed, match="it was not to be"):
             results.take()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from threading import Condition
+from threading import Condition, Lock
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidegate.api.rows.batches import dict_rows
@@ -87,6 +87,31 @@ class ResultBuffer:
     def __iter__(self) -> Iterator[object]:
         for chunk in self.chunks():
             yield from chunk if isinstance(chunk, list) else dict_rows(chunk)
+
+
+class ResultBuffers:
+    """The buffers of a job's collect sinks, by name. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, ResultBuffer] = {}
+        self._asking = Lock()
+        self._over = False
+        self._error: TidegateError | None = None
+
+    def of(self, name: str) -> ResultBuffer:
+        """The buffer of a sink; made here where nobody has asked for it before."""
+        with self._asking:
+            buffer = self._buffers.setdefault(name, ResultBuffer())
+            if self._over:
+                buffer.end(self._error)
+        return buffer
+
+    def end(self, error: TidegateError | None) -> None:
+        """The job is over: nothing comes any more, for whoever asks."""
+        with self._asking:
+            self._over, self._error = True, error
+            for buffer in self._buffers.values():
+                buffer.end(error)
 
 
 class _Numbers:

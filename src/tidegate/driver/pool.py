@@ -6,6 +6,7 @@ process. Some of the calls are the user's (master hooks, failure enrichers), who
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections import deque
@@ -17,7 +18,7 @@ from tidegate.config.log import print_line
 from tidegate.model.control import STDERR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from tidegate.clock import Clock
     from tidegate.model.control import LogRecord
@@ -54,6 +55,10 @@ class DriverPool:
             self._threads.append(thread)
             thread.start()
         return future
+
+    def run(self, call: Callable[[], T]) -> Awaitable[T]:
+        """Runs a call, for a coroutine to wait for."""
+        return asyncio.wrap_future(self.submit(call))
 
     def close(self, timeout_s: float) -> int:
         """End the threads; the result is how many were still at a call after that time."""

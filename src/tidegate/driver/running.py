@@ -197,7 +197,7 @@ class RunningJob:
             self._remarks.tell(view)
             if skipped := view.counts.skipped:
                 self._world.log.warning("rows that could not be read were skipped", rows=skipped)
-        self.hosts.end_results(error)
+        self.hosts.results.end(error)
         self.answers.end(error)
 
     # --- what others may see ---
@@ -232,7 +232,7 @@ class RunningJob:
         return told
 
     def results(self, name: str) -> ResultBuffer:
-        return self.hosts.results(name)
+        return self.hosts.results.of(name)
 
 
 def _job_master(world: DriverWorld, start: Start, checkpoints: CompletedCheckpoints) -> JobMaster:

@@ -28,7 +28,7 @@ from tidegate.storage.stores import Stores
 from tidegate.transport.tcp import loop_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Callable, Generator
 
     from tidegate.driver.client.onlookers import Onlooker, WayIn
     from tidegate.driver.telling.job_log import JobLog
@@ -150,19 +150,13 @@ def _world(
     job_log.begin(graph.settings.slot.log, pool.submit)
     stores = Stores(MemoryFiles())
 
-    def run_blocking(call: Callable[[], T]) -> Awaitable[T]:
-        return asyncio.wrap_future(pool.submit(call))
-
-    def call_user(call: Callable[[], T]) -> Awaitable[T]:
-        return asyncio.wrap_future(users.submit(call))
-
     return DriverWorld(
         network=network,
         clock=SystemClock(),
         chance=SeededChance(secrets.randbits(64)),
-        run_blocking=run_blocking,
-        call_user=call_user,
-        chain=lambda graph: record_chain(graph, stores, run_blocking, stack),
+        run_blocking=pool.run,
+        call_user=users.run,
+        chain=lambda graph: record_chain(graph, stores, pool.run, stack),
         storage=lambda graph, job: CheckpointStorage(job, graph.settings.checkpoints, stores),
         log=job_log.log,
         secret=secret,

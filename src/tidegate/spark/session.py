@@ -76,7 +76,7 @@ def check_can_shuffle() -> None:
     """Raises ConfigError if this PySpark cannot send rows to the tasks that batches choose."""
     if not hasattr(DataFrame, "repartitionById"):
         raise ConfigError(
-            f"A batch over Spark's shuffle needs PySpark 4.1 or newer, "
+            "A batch over Spark's shuffle needs PySpark 4.1 or newer, "
             f"and this is {pyspark.__version__}",
             where="execution.batch-shuffle-mode",
             remedy="Upgrade PySpark and its cluster, or set ALL_EXCHANGES_PIPELINED: the batch "

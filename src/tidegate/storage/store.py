@@ -185,11 +185,9 @@ class RangeReader(io.RawIOBase):
             return b""
         data = self._store.read(self._path, offset=self._start + self._position, size=wanted)
         if len(data) < wanted:
-            raise StorageFailed(
+            raise shortened(
                 f"The file has become shorter: {len(data)} of {wanted} bytes could be read",
                 where=f"{self._store.root}/{self._path}, byte {self._start + self._position}",
-                remedy="Files that jobs read are not to be changed: move them away, and write new "
-                "ones.",
             )
         self._position += len(data)
         return data
@@ -202,6 +200,15 @@ class RangeReader(io.RawIOBase):
         data = self.read(len(view))
         view[: len(data)] = data
         return len(data)
+
+
+def shortened(what: str, *, where: str) -> StorageFailed:
+    """Error for a file that has lost bytes since somebody began to read it."""
+    return StorageFailed(
+        what,
+        where=where,
+        remedy="Files that jobs read are not to be changed: move them away, and write new ones.",
+    )
 
 
 def open_stream(

@@ -107,11 +107,10 @@ def names_of(form: RowForm, width: int, argument: int) -> dict[Field, int]:
         return {Field(argument, None): 0}
     is_row = form.record is Row
     places: dict[Field, int] = {}
+    # Of two of one name Python takes the first.
     for at, name in enumerate(form.names):
         if form.record is None or is_row:
-            places.setdefault(
-                Field(argument, name), at
-            )  # of two of one name Python takes the first
+            places.setdefault(Field(argument, name), at)
         if form.record is not None and not (is_row and hasattr(Row, name)):
             places.setdefault(Field(argument, name, attribute=True), at)
     if form.is_tuple or is_row:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flinkformat.frozen import frozen
 from tidegate.traced.calls import fields_of, names_of
 from tidegate.traced.purity import NotPure
-from tidegate.traced.symbols import Binary, Expression, Field, Text, Traced, Unary, trace
+from tidegate.traced.symbols import Binary, Expression, Field, Traced, parts_of, trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,14 +109,6 @@ def _place(expression: Expression, places: Mapping[Field, int]) -> int | None:
 
 
 def _arguments(expression: Expression) -> set[int]:
-    match expression:
-        case Field(argument):
-            return {argument}
-        case Unary(_, operand):
-            return _arguments(operand)
-        case Binary(_, left, right):
-            return _arguments(left) | _arguments(right)
-        case Text(parts):
-            return set[int]().union(*map(_arguments, parts))
-        case _:
-            return set()
+    if isinstance(expression, Field):
+        return {expression.argument}
+    return set[int]().union(*map(_arguments, parts_of(expression)))

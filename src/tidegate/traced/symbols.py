@@ -115,9 +115,7 @@ def trace(function: object, arguments: int = 1, *, named: bool = False) -> Trace
     if type(function) in (itemgetter, attrgetter, Projection):
         return _traced(function, _fields_taken(function, symbols[0]), arguments, NOTHING)
     result, reads, seen = _called(function, check_of_record if named else check, symbols)
-    traced = _traced(function, result, arguments, reads, seen, named=named)
-    _check_parts(traced.expressions, made)
-    return traced
+    return _traced(function, result, arguments, reads, seen, made=made, named=named)
 
 
 def trace_window(function: object, width: int | None) -> Traced:
@@ -134,9 +132,7 @@ def trace_window(function: object, width: int | None) -> Traced:
     results, reads, seen = _called(function, check_of_window, given)
     if type(results) is not list or len(cast("list[object]", results)) != 1:
         raise NotPure("it does not return a list of one result")
-    traced = _traced(function, cast("list[object]", results)[0], 3, reads, seen)
-    _check_parts(traced.expressions, made)
-    return traced
+    return _traced(function, cast("list[object]", results)[0], 3, reads, seen, made=made)
 
 
 def _called(
@@ -167,17 +163,21 @@ def _traced(
     reads: Reads,
     seen: tuple[object, ...] = (),
     *,
+    made: Sequence[Expression] = (),
     named: bool = False,
 ) -> Traced:
+    """made: all that was computed on the way to the result."""
     form, parts = form_of(result)
     if not named and form not in (TUPLE, VALUE):
         raise NotPure(f"its result is of type {type(result).__name__}")
     if not parts:
         raise NotPure("its result has no fields")
-    return Traced(function, tuple(map(_expression, parts)), form, arguments, reads, seen)
+    expressions = tuple(map(_expression, parts))
+    _check_parts(expressions, made)
+    return Traced(function, expressions, form, arguments, reads, seen)
 
 
-def _check_parts(expressions: tuple[Expression, ...], made: list[Expression]) -> None:
+def _check_parts(expressions: Sequence[Expression], made: Sequence[Expression]) -> None:
     """Raises NotPure if something made is in none of them, or some are too deep to be evaluated."""
     kept: set[int] = set()
     level, depth = list(expressions), 0
@@ -186,14 +186,15 @@ def _check_parts(expressions: tuple[Expression, ...], made: list[Expression]) ->
         if depth > DEPTH_MAX:
             raise NotPure(f"it has more than {DEPTH_MAX} operations one within the other")
         kept.update(map(id, level))
-        level = [part for each in level for part in _parts(each)]
+        level = [part for each in level for part in parts_of(each)]
     if any(id(each) not in kept for each in made):
         raise NotPure(
             "it computes what its result does not have, and an error of that would be lost"
         )
 
 
-def _parts(expression: Expression) -> tuple[Expression, ...]:
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions that it is computed from."""
     match expression:
         case Unary(_, operand):
             return (operand,)

@@ -40,13 +40,14 @@ def as_rows(batch: Batch) -> RowBatch:
     """
     if isinstance(batch, RowBatch):
         return batch
-    if batch.key_column is not None:
-        _refuse_nan(batch.batch.column(batch.key_column), batch.key_column)
+    key = batch.key_column
+    if key is not None:
+        _refuse_nan(batch.batch.column(key), key)
     stamps, groups = batch.timestamps_ms, batch.key_groups
     columns = _column_rows(batch)
     if columns is not None:
         return columns
-    keys = None if batch.key_column is None else _keys(batch.batch.column(batch.key_column))
+    keys = None if key is None else _keys(batch.batch.column(key))
     return RowBatch(
         dict_rows(batch.batch),
         None if stamps is None else stamps.tolist(),

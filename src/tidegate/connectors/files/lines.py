@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from tidegate.errors import BadRecord, StorageFailed
-from tidegate.storage.store import open_stream
+from tidegate.errors import BadRecord
+from tidegate.storage.store import open_stream, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -143,11 +143,9 @@ class LineBlocks:
             while left > 0 and (piece := self._stream.read(min(left, BLOCK_BYTES))):
                 left -= len(piece)
         if left > 0:
-            raise StorageFailed(
+            raise shortened(
                 "The file is shorter than what has been read of it",
                 where=f"{self._path}, byte {position}",
-                remedy="Files that jobs read are not to be changed: move them away, and write new "
-                "ones.",
             )
 
     def _check_length(self, line: bytes, position: int) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from tidegate.api.results import ResultBuffer
+from tidegate.api.results import ResultBuffers
 from tidegate.checkpoint.coordinator.events import (
     BacklogReported,
     CoordinatorSnapshotFailed,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from tidegate.api.coordinator import OperatorCoordinator
+    from tidegate.api.results import ResultBuffer
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.filesystem import RunBlocking
@@ -54,9 +55,7 @@ class CoordinatorHosts:
         self.staged = staged
         self.shared: dict[str, object] = {}
         self._hosts: dict[OperatorId, _Host] = {}
-        self._results: dict[str, ResultBuffer] = {}
-        self._over = False
-        self._error: TidegateError | None = None
+        self.results: Final = ResultBuffers()
 
     def start(
         self,
@@ -126,21 +125,6 @@ class CoordinatorHosts:
             host.closed = True
         for host in hosts.values():
             host.close()
-
-    def results(self, name: str) -> ResultBuffer:
-        """The buffer of a collect sink; made here where nobody has asked for it before."""
-        buffer = self._results.get(name)
-        if buffer is None:
-            buffer = self._results[name] = ResultBuffer()
-            if self._over:
-                buffer.end(self._error)
-        return buffer
-
-    def end_results(self, error: TidegateError | None) -> None:
-        """The job is over: nothing comes any more, for whoever asks."""
-        self._over, self._error = True, error
-        for buffer in self._results.values():
-            buffer.end(error)
 
     def as_ours(self, error: Exception, operator: OperatorId) -> TidegateError:
         name = self.graph.operator(operator).name
@@ -251,4 +235,4 @@ class _Host:
             self._hosts.post(CoordinatorFailed(self._operator, ours))
 
     def results(self, name: str) -> ResultBuffer:
-        return self._hosts.results(name)
+        return self._hosts.results.of(name)

@@ -24,6 +24,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
+from tidegate.errors import UserCodeFailed
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
     from typing import Any
@@ -39,6 +41,22 @@ def as_error(raised: BaseException) -> RuntimeError:
     error = RuntimeError(f"the call raised {raised!r}")
     error.__cause__ = raised
     return error
+
+
+async def guarded(
+    work: Coroutine[object, object, None], fail: Callable[[Exception], object]
+) -> None:
+    """Runs the work of a subtask; fail: gets what it raises."""
+    try:
+        await work
+    except Exception as error:
+        fail(error)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Not this task was cancelled but what it waited for; nobody else would notice.
+        fail(UserCodeFailed("what the subtask waited for was cancelled"))
 
 
 class Tasks:

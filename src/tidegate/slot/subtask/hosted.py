@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tidegate.errors import CheckpointAborted, UserCodeFailed
+from tidegate.errors import CheckpointAborted
 from tidegate.model.control import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -18,7 +18,7 @@ from tidegate.model.failure_reason import FailureReason
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.slot.channel_state import read_in_flight
 from tidegate.slot.driver_link import as_ours
-from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads, Tasks
+from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads, Tasks, guarded
 from tidegate.slot.subtask.builder import build, load
 from tidegate.slot.subtask.chain import log_failed_close
 from tidegate.slot.subtask.materializing import Materializing
@@ -245,19 +245,7 @@ class HostedSubtask:
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run it guarded. One that is cancelled before its first step is closed."""
-        self._task(self._guarded(coroutine)).add_done_callback(lambda _: coroutine.close())
-
-    async def _guarded(self, work: Coroutine[object, object, None]) -> None:
-        try:
-            await work
-        except Exception as error:
-            self.fail(error)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Not this task was cancelled but what it waited for; nobody else would notice.
-            self.fail(UserCodeFailed("what the subtask waited for was cancelled"))
+        self._task(guarded(coroutine, self.fail)).add_done_callback(lambda _: coroutine.close())
 
     def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
         async def wait() -> None:
@@ -265,7 +253,7 @@ class HostedSubtask:
             waiting.awaited_done()
             self.ready()
 
-        task = self._task(self._guarded(waits := wait()))
+        task = self._task(guarded(waits := wait(), self.fail))
         task.add_done_callback(lambda _: waits.close())
         if asyncio.iscoroutine(awaited):
             task.add_done_callback(lambda _: awaited.close())

@@ -6,15 +6,18 @@ where executors find the driver, which Python they run, and how they get files.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import os
-from typing import TYPE_CHECKING, Final, Protocol, cast
+import threading
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
     from contextlib import AbstractContextManager
 
     import structlog
@@ -139,6 +142,42 @@ class SparkAccess(Protocol):
     def keep_slots_at_signals(self, log: structlog.typing.FilteringBoundLogger) -> None:
         """Keeps slots alive when a signal tells the program to stop."""
         ...
+
+
+class Lent:
+    """A setting of the user's session or context that is another one while jobs need that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._takers = 0
+        self._before: Any = None
+
+    @contextlib.contextmanager
+    def taken(
+        self,
+        read: Callable[[], object],
+        write: Callable[[], object],
+        restore: Callable[[Any], object],
+    ) -> Generator[None]:
+        """Has it written within the block. The first taker reads it, and the last restores it."""
+        try:
+            with self._lock:
+                self._takers += 1
+                if self._takers == 1:
+                    self._before = read()
+                write()
+            yield
+        finally:
+            with self._lock:
+                self._takers -= 1
+                if not self._takers:
+                    restore(self._before)
+
+
+@functools.lru_cache(maxsize=64)
+def lent_of(owner: object) -> Lent:
+    """The setting that is lent of a session or context, whichever job asks."""
+    return Lent()
 
 
 def is_connect(session: object) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,7 +14,7 @@ from py4j.protocol import Py4JError
 from tidegate.driver.address import LOCALHOST, DriverAddress
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import parted
-from tidegate.spark.access.access import JobNames, cores_of, refuse_settings
+from tidegate.spark.access.access import JobNames, cores_of, lent_of, refuse_settings
 from tidegate.spark.access.interrupts import keep_slots_at_signals
 from tidegate.spark.access.waiting import Waiting
 from tidegate.spark.slot_task import REQUEST_PROPERTY
@@ -166,12 +164,12 @@ class ClassicAccess:
         if not chosen or os.environ.get("PYSPARK_PYTHON"):
             yield
             return
-        workers = _workers_of(context)
-        workers.take(chosen)
-        try:
+
+        def run(python: str) -> None:
+            context.pythonExec = python
+
+        with lent_of(context).taken(lambda: context.pythonExec, lambda: run(chosen), run):
             yield
-        finally:
-            workers.give_back()
 
     def give_python_file(self, path: str) -> None:
         from pyspark import SparkFiles
@@ -189,30 +187,3 @@ class ClassicAccess:
 
     def keep_slots_at_signals(self, log: structlog.typing.FilteringBoundLogger) -> None:
         keep_slots_at_signals(self._context, log)
-
-
-class _Workers:
-    """The Python of a context's workers, another one while jobs need that."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        self._lock = threading.Lock()
-        self._takers = 0
-        self._before = ""
-
-    def take(self, python: str) -> None:
-        with self._lock:
-            self._takers += 1
-            if self._takers == 1:
-                self._before, self._context.pythonExec = self._context.pythonExec, python
-
-    def give_back(self) -> None:
-        with self._lock:
-            self._takers -= 1
-            if not self._takers:
-                self._context.pythonExec = self._before
-
-
-@functools.lru_cache(maxsize=64)
-def _workers_of(context: Any) -> _Workers:
-    return _Workers(context)

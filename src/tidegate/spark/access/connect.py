@@ -23,7 +23,7 @@ from tidegate.clock import SystemClock
 from tidegate.driver.address import DriverAddress, is_here
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import is_loopback
-from tidegate.spark.access.access import JobNames, cores_of, refuse_settings
+from tidegate.spark.access.access import JobNames, cores_of, lent_of, refuse_settings
 from tidegate.spark.access.waiting import WaitingAfar
 
 if TYPE_CHECKING:
@@ -160,12 +160,23 @@ class ConnectAccess:
 
         One of its own would have Python workers of its own, whose daemon the server never ends.
         """
-        lent = _lent(self.session)
-        try:
-            lent.take(settings)
+        conf = self.session.conf
+
+        def read() -> dict[str, str | None]:
+            return {key: conf.get(key, None) for key in settings}
+
+        def write(wanted: Mapping[str, str | None]) -> None:
+            for key, value in wanted.items():
+                if value is None:
+                    conf.unset(key)
+                else:
+                    conf.set(key, value)
+
+        def restore(before: dict[str, str | None]) -> None:
+            _within_limit(lambda: write(before))
+
+        with lent_of(self.session).taken(read, lambda: write(settings), restore):
             yield self.session
-        finally:
-            lent.give_back()
 
     @contextlib.contextmanager
     def named(self, names: JobNames) -> Generator[None]:
@@ -248,43 +259,6 @@ class ConnectAccess:
             installed: Any = signal.getsignal(signal.SIGINT)
             if getattr(installed, "__module__", "").startswith("pyspark."):
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class _Lent:
-    """Settings of a session that are others while somebody needs that."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self._lock = threading.Lock()
-        self._takers = 0
-        self._before: dict[str, str | None] = {}
-
-    def take(self, settings: Mapping[str, str]) -> None:
-        conf = self._session.conf
-        with self._lock:
-            self._takers += 1
-            if self._takers == 1:
-                self._before = {key: conf.get(key, None) for key in settings}
-            for key, value in settings.items():
-                conf.set(key, value)
-
-    def give_back(self) -> None:
-        with self._lock:
-            self._takers -= 1
-            if not self._takers:
-                _within_limit(self._restore)
-
-    def _restore(self) -> None:
-        for key, value in self._before.items():
-            if value is None:
-                self._session.conf.unset(key)
-            else:
-                self._session.conf.set(key, value)
-
-
-@functools.lru_cache(maxsize=64)
-def _lent(session: Any) -> _Lent:
-    return _Lent(session)
 
 
 def _within_limit(

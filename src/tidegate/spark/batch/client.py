@@ -137,7 +137,7 @@ class BatchClient:
                 last_first.callback(self._onlookers.shut)
                 last_first.callback(self._driver.lead.end, status)
         finally:
-            self._job.coordinators.end_results(error)
+            self._job.coordinators.results.end(error)
             if error is None:
                 job, savepoint = self.get_job_id(), self._job.savepoint
                 self._result.set_result(JobExecutionResult(job, runtime_ms, summary, savepoint))
@@ -220,7 +220,7 @@ class BatchClient:
         return self._buffer(name).chunks()
 
     def _buffer(self, name: str) -> ResultBuffer:
-        return self._job.coordinators.results(name)
+        return self._job.coordinators.results.of(name)
 
     # --- what there is only of streams ---
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from tidegate.api.results import ResultBuffer
+from tidegate.api.results import ResultBuffers
 from tidegate.errors import GraphError
 from tidegate.model.elements import OperatorEvent
 from tidegate.operators.sources.source_coordinator import (
@@ -50,10 +49,7 @@ class Coordinators:
         self._shared: dict[str, object] = {}
         self._made: dict[OperatorId, OperatorCoordinator] = {}
         self._contexts: dict[OperatorId, _Context] = {}
-        self._buffers: dict[str, ResultBuffer] = {}
-        self._asking = threading.Lock()
-        self._over = False
-        self._error: TidegateError | None = None
+        self.results: Final = ResultBuffers()
 
     def start(self) -> None:
         """Make them all. Sources deal out all that there is to read."""
@@ -94,20 +90,6 @@ class Coordinators:
             # The job is over: nothing of it fails any more.
             with contextlib.suppress(Exception):
                 made.close()
-
-    def end_results(self, error: TidegateError | None) -> None:
-        """The job is over: nothing comes any more, for whoever asks."""
-        with self._asking:
-            self._over, self._error = True, error
-            for buffer in self._buffers.values():
-                buffer.end(error)
-
-    def results(self, name: str) -> ResultBuffer:
-        with self._asking:
-            buffer = self._buffers.setdefault(name, ResultBuffer())
-            if self._over:
-                buffer.end(self._error)
-        return buffer
 
     def staged(self, operator: OperatorId) -> str | None:
         return self._staged.get(operator)
@@ -151,7 +133,7 @@ class _Context:
         self.sent: dict[int, list[OperatorEvent]] = {}
         self.goes_on = all_.goes_on(operator)
         self.shared = all_.shared
-        self.results = all_.results
+        self.results = all_.results.of
 
     @property
     def events_sent(self) -> int:

@@ -55,7 +55,7 @@ class DriverLoop:
 
     def blocking(self, call: Callable[[], T]) -> Awaitable[T]:
         """Runs a call on the pool. For coroutines of this loop."""
-        return asyncio.wrap_future(self.pool.submit(call))
+        return self.pool.run(call)
 
     def soon(self, call: Callable[[], object]) -> None:
         """Calls a function on the loop, after what it does now; any thread may ask for it."""

@@ -39,7 +39,7 @@ class FramePartitions:
         if not 0 <= index < self.count:
             raise ValueError(
                 f"a DataFrame had {self.count} partitions when the batch was planned, and has "
-                f"others now: give it a number of them with repartition()"
+                "others now: give it a number of them with repartition()"
             )
         return index
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkformat.frozen import frozen
 from tidegate.api.functions import SnapshotContext
 from tidegate.clock import SystemClock
-from tidegate.errors import UserCodeFailed
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import CheckpointAcknowledged, Deploy, ExecutionState
 from tidegate.model.deployment import Deployment
@@ -32,7 +31,7 @@ from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
 from tidegate.model.topology import Partitioner, Topology
 from tidegate.operators.sinks.sink import committables_state
 from tidegate.slot.driver_link import as_ours
-from tidegate.slot.loop.beside import DaemonThreads
+from tidegate.slot.loop.beside import DaemonThreads, as_error, guarded
 from tidegate.slot.subtask.builder import build, load
 from tidegate.slot.subtask.hosted import restore
 from tidegate.spark.batch.channels import AT_ONCE_ROWS, GATHERED_ROWS, ToSubtask, Unbounded
@@ -315,25 +314,13 @@ class StageHost:
         return made
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
-        task = self.loop.create_task(self._guarded(coroutine))
+        task = self.loop.create_task(guarded(coroutine, self.subtask.fail))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.moved.set()
-
-    async def _guarded(self, work: Coroutine[object, object, None]) -> None:
-        try:
-            await work
-        except Exception as error:
-            self.subtask.fail(error)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Not this task was cancelled but what it waited for; nobody else would notice.
-            self.subtask.fail(UserCodeFailed("what the subtask waited for was cancelled"))
 
     def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None:
         async def wait() -> None:
@@ -414,7 +401,8 @@ class StageTask:
         except _InputBroke as error:
             # No failure of the job's: Spark runs the task again, or has ended it.
             raise error.__cause__ or error from None
-        except Exception as error:
+        except (Exception, SystemExit) as raised:
+            error = as_error(raised) if isinstance(raised, SystemExit) else raised
             host.failure = as_ours(error, host.deployment.task_name)
         self._telling.ends(self._last_words(is_whole=is_whole))
         if not is_whole:
