@@ -56,6 +56,13 @@ def with_article(kind: type) -> str:
     return f"{'an' if kind.__name__[0] in 'aeioAEIO' else 'a'} {kind.__name__}"
 
 
+def as_error(raised: BaseException) -> Exception:
+    """What was raised, as an error that a future can hold and that does not end the loop."""
+    if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
+        return raised
+    return RuntimeError(f"the call raised {raised!r}").with_traceback(raised.__traceback__)
+
+
 class UnsupportedKey(UserError):
     """A key whose hash is not stable across processes."""
 

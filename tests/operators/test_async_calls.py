@@ -196,6 +196,35 @@ def test_what_a_plain_function_raises_is_repeated_or_fails_with_its_row(world: W
     once.close()
 
 
+async def exits(value: int) -> int:
+    raise SystemExit(value)
+
+
+def exits_at_once(value: int) -> int:
+    raise SystemExit(value)
+
+
+@pytest.mark.parametrize(
+    ("function", "settings"),
+    [
+        (exits, CallSettings(LONG_MS)),
+        (exits_at_once, CallSettings(LONG_MS)),
+        (exits_at_once, CallSettings(LONG_MS, executor=Executor.PROCESS, workers=1)),
+    ],
+    ids=["on the loop", "on a thread", "in a process"],
+)
+def test_a_call_that_ends_the_program_fails_with_its_row(
+    world: World, function: object, settings: CallSettings
+) -> None:
+    step = Step(function, world, settings)
+    step.rows(3)
+    with pytest.raises(UserCodeFailed, match=r"SystemExit\(3\)") as caught:
+        step.until(lambda: False)
+    assert caught.value.where == "operator 'step', at the row 3"
+    assert "raise SystemExit(value)" in caught.value.trace
+    step.close()
+
+
 def test_a_plain_function_that_gives_a_coroutine_is_told_to_be_declared_so(world: World) -> None:
     async def asked(value: int) -> int:
         return value

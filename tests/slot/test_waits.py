@@ -11,7 +11,7 @@ from tests.slot.cluster import Cluster, run
 from tests.slot.operators import NOTHING, ONE_BY_ONE
 from tests.worlds.subtask import Recorder, ScriptedSource
 from tidegate.model.control import Cancel, ExecutionState
-from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads
+from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -128,6 +128,19 @@ def test_a_function_that_ends_the_program_has_failed(monkeypatch: pytest.MonkeyP
         work,
         monkeypatch,
     )
+
+
+def test_a_coroutine_beside_a_subtask_that_ends_the_program_has_failed() -> None:
+    failures: list[Exception] = []
+
+    async def leaves() -> None:
+        exits()
+
+    async def work() -> None:
+        await asyncio.get_running_loop().create_task(guarded(leaves(), failures.append))
+
+    asyncio.run(work())
+    assert list(map(str, failures)) == ["the call raised SystemExit(3)"]
 
 
 def test_a_call_on_a_thread_that_ends_the_program_has_failed() -> None:

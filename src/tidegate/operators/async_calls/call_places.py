@@ -8,6 +8,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Protocol, cast
 
 from tidegate.api.functions.async_functions import AsyncFunction
+from tidegate.errors import as_error
 from tidegate.operators.failures import user_code_failed
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ class OnLoop:
 
     async def call(self, argument: object, attempt: Attempt) -> object:
         attempt.began()
-        return await self._call(argument)
+        try:
+            return await self._call(argument)
+        except SystemExit as raised:
+            raise as_error(raised) from None
 
     async def close(self) -> None:
         await closed(self._function)

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api import ship
+from tidegate.errors import as_error
 from tidegate.operators.async_calls.call_places import closed, opened
 from tidegate.operators.failures import user_trace
 from tidegate.operators.function import row_call
@@ -78,7 +79,8 @@ def _answer(act: Callable[[], object]) -> bytes:
     """Success flag with the result, or failure with the exception and its place."""
     try:
         return pickled_by_value((True, act(), ""))
-    except Exception as error:
+    except (Exception, SystemExit) as raised:
+        error = as_error(raised)
         return pickled_by_value((False, _portable(error), user_trace(error)))
 
 

@@ -24,7 +24,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from tidegate.errors import UserCodeFailed
+from tidegate.errors import UserCodeFailed, as_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -36,21 +36,14 @@ SWITCH_S: Final = 0.0005
 """How long a thread of a slot keeps the interpreter when another one wants it."""
 
 
-def as_error(raised: BaseException) -> RuntimeError:
-    """An error in the place of what a future cannot hold, or what would end the slot's loop."""
-    error = RuntimeError(f"the call raised {raised!r}")
-    error.__cause__ = raised
-    return error
-
-
 async def guarded(
     work: Coroutine[object, object, None], fail: Callable[[Exception], object]
 ) -> None:
     """Runs the work of a subtask; fail: gets what it raises."""
     try:
         await work
-    except Exception as error:
-        fail(error)
+    except (Exception, SystemExit) as raised:
+        fail(as_error(raised))
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -123,7 +116,7 @@ class BlockingCalls:
         try:
             return None if self._over else call()
         except (SystemExit, KeyboardInterrupt) as raised:
-            raise as_error(raised) from raised
+            raise as_error(raised) from None
 
     def give_up(self) -> None:
         """The subtask is over: what waits for a thread does nothing any more."""
@@ -176,21 +169,19 @@ class DaemonThreads:
         while (work := self._work.get()) is not None:
             call, loop, done = work
             result: object = None
-            error: BaseException | None = None
+            error: Exception | None = None
             if not (self._over or done.cancelled()):
                 try:
                     result = call()
-                except (StopIteration, SystemExit, KeyboardInterrupt) as raised:
-                    error = as_error(raised)
                 except BaseException as raised:
-                    error = raised
+                    error = as_error(raised)
             try:
                 loop.call_soon_threadsafe(self._returned, done, result, error)
             except RuntimeError:
                 return  # the loop is closed: the slot is gone
 
     def _returned(
-        self, done: asyncio.Future[object], result: object, error: BaseException | None
+        self, done: asyncio.Future[object], result: object, error: Exception | None
     ) -> None:
         self._unfinished -= 1
         if done.done():

@@ -10,8 +10,8 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tidegate.errors import as_error
 from tidegate.model.control import ExecutionState
-from tidegate.slot.loop.beside import as_error
 from tidegate.slot.loop.calls import CallInterrupted, Calls
 from tidegate.slot.loop.courtesy import Courtesy
 
@@ -162,9 +162,7 @@ class Rounds:
                 self.calls.end(outer)  # what follows is our own, and not to be broken off
         except CallInterrupted:
             subtask.end(ExecutionState.CANCELED)
-        except Exception as error:
-            subtask.fail(error)
-        except (SystemExit, KeyboardInterrupt) as raised:
+        except (Exception, SystemExit, KeyboardInterrupt) as raised:
             subtask.fail(as_error(raised))
 
     # --- rest ---
