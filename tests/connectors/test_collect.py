@@ -15,13 +15,25 @@ from tidegate.connectors.print import PrintSink
 from tidegate.errors import JobFailed
 from tidegate.model.elements import OperatorEvent, RowBatch
 from tidegate.model.ids import CheckpointId
+from tidegate.model.settings import SlotSettings
 from tidegate.operators.sinks.sink import SinkOperator
+
+MANY = 40_000
+"""More rows than the sink sends ahead of who takes them."""
 
 
 class Collecting:
     """A collect sink with its coordinator."""
 
-    def __init__(self, world: World, *, rows_max: int = 1_000, checkpointing: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        rows_max: int = 1_000,
+        checkpointing: bool = True,
+        settings: SlotSettings | None = None,
+    ) -> None:
+        self.settings = settings
         self.world = world
         self.buffer = ResultBuffer(rows_max)
         self.checkpointing = checkpointing
@@ -41,6 +53,7 @@ class Collecting:
             restored=restored,
             attempt=self.attempt,
             checkpointing=self.checkpointing,
+            settings=self.settings,
             send=self.sent.append,
         )
 
@@ -94,6 +107,18 @@ def test_the_end_of_the_job_delivers_the_rest(world: World) -> None:
     job.deliver()
     job.buffer.end()
     assert list(job.buffer) == [1]
+
+
+def test_where_nobody_answers_rows_leave_before_the_snapshot_and_are_not_in_it(
+    world: World,
+) -> None:
+    job = Collecting(world, settings=SlotSettings(repeatable=True))
+    job.step.rows(*range(MANY))
+    job.step.rows(1)
+    assert job.step.snapshot(1).lists[0]["SinkWriterState"] == []
+    for event in job.sent:
+        job.coordinator.on_event(0, event)
+    assert len(job.taken()) == MANY + 1
 
 
 @pytest.mark.parametrize("delivered", [False, True])

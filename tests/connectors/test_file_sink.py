@@ -228,6 +228,19 @@ def test_an_attempt_sweeps_what_earlier_ones_of_its_subtask_left_behind() -> Non
     assert list(mine.left_behind([*names, other_job, "x"], 2)) == names[: len(dead)]
 
 
+def test_all_that_a_job_has_hidden_is_deleted_once_it_is_over(
+    sink: FileSink, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    (out / "bucket").mkdir(parents=True)
+    mine, other = (PartNames("part", JobId(digit * 32), "aa-1-0-0", ".parquet") for digit in "01")
+    kept = [mine.part(1), hidden(other.part(1)), ".part-of-another-kind.inprogress"]
+    for name in (*kept, hidden(mine.part(2)), hidden(mine.part(3, "bucket"))):
+        (out / name).touch()
+    sink.clean_up(JobId("0" * 32))
+    assert sorted(each.name for each in out.rglob("*") if each.is_file()) == sorted(kept)
+
+
 @pytest.mark.feature("F285")
 def test_a_crash_between_completion_and_commit_is_repaired_by_the_restore(
     world: World, sink: FileSink, tmp_path: Path

@@ -122,6 +122,17 @@ def test_a_row_is_kept_no_longer_than_the_interval(world: World, database: Path)
     assert totals(database) == [("a", 1), ("b", 2)]
 
 
+def test_the_end_does_not_wait_for_the_interval(world: World, database: Path) -> None:
+    execution = JdbcExecutionOptions.builder().with_batch_interval_ms(60_000).build()
+    step = opened(world, upserts(database, execution))
+    step.rows(("a", 1))
+    step.finish()
+    step.snapshot(1)
+    world.settle()
+    assert totals(database) == [("a", 1)]
+    assert not world.started
+
+
 def test_rows_that_come_while_others_are_written_stay_behind_them(
     world: World, database: Path
 ) -> None:

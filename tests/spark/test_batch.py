@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.e2e.files import committed_files, committed_rows, hidden_files, write_numbers
+from tests.e2e.journal import Latch
 from tests.e2e.watch import until
 from tests.spark.batch_programs import two_streams_in_one_order_of_time, with_limits
 from tidegate import (
@@ -34,6 +36,7 @@ from tidegate import (
 from tidegate.api.sink import Prepared, WriterContext
 from tidegate.connectors import FileSink, FileSource
 from tidegate.errors import CommitFailed
+from tidegate.snapshots.folders import read_snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +74,7 @@ def test_a_failure_of_a_function_is_told_with_its_row_and_nothing_is_committed(
         env.execute("sevens")
     assert "Map" in failed.value.where and "77" in str(failed.value)
     assert "fails_at_77" in failed.value.cause_text
-    assert not committed_files(tmp_path)
+    assert not committed_files(tmp_path) and not hidden_files(tmp_path)
 
 
 def test_files_hold_each_row_once_and_nothing_else_lies_about(
@@ -101,11 +104,20 @@ from tidegate.connectors import FileSink
 folder = Path(sys.argv[1])
 NUMBER = pa.schema([("number", pa.int64())])
 
-def dies_once(pair):
-    if pair[0] == 3 and not (folder / "died").exists():
-        (folder / "died").touch()
+def die(once):
+    if not once.exists():
+        once.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+
+def dies_once(pair):
+    if pair[0] == 3:
+        die(folder / "died")
     return pair
+
+def dies_late(number):
+    if number == 200_000:
+        die(folder / "died late")
+    return {"number": number}
 
 env = StreamExecutionEnvironment.on_spark(parallelism=2)
 env.set_runtime_mode(RuntimeExecutionMode.BATCH)
@@ -113,19 +125,23 @@ pairs = env.from_sequence(1, 1_000).map(lambda n: (n % 7, n)).key_by(lambda pair
 sums = pairs.reduce(lambda a, b: (a[0], a[1] + b[1])).map(dies_once)
 rows = sums.map(lambda pair: {"number": pair[1]})
 rows.sink_to(FileSink.parquet(folder / "out", NUMBER))
+many = env.from_sequence(1, 200_000).map(dies_late)
+many.sink_to(FileSink.parquet(folder / "many", NUMBER))
 env.execute("dies once")
 """
 
 
 @pytest.mark.feature("F302")
-def test_a_killed_worker_costs_a_task_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_killed_worker_costs_a_task_doubles_nothing_and_leaves_no_file(tmp_path: Path) -> None:
     script = tmp_path / "killed.py"
     script.write_text(KILLED_ONCE)
     ran = subprocess.run(
         [sys.executable, script, tmp_path], capture_output=True, text=True, timeout=200
     )
     assert ran.returncode == 0, ran.stderr
-    assert (tmp_path / "died").exists()
+    assert (tmp_path / "died").exists() and (tmp_path / "died late").exists()
+    assert len(committed_rows(tmp_path / "many")) == 200_000
+    assert not hidden_files(tmp_path / "many"), "the first attempt had begun a file"
     found = sorted(row["number"] for row in committed_rows(tmp_path / "out"))
     assert found == sorted(sum(range(1, 1_001)[n - 1 :: 7]) for n in range(1, 8))
 
@@ -342,7 +358,68 @@ def test_a_savepoint_stays_where_it_holds_what_could_not_be_committed(
     if stage == "before the savepoint is whole":
         numbers = numbers.map(fails_at_77)
     numbers.sink_to(Refusing())
-    with pytest.raises(JobFailed, match=r"the table is locked|no sevens"):
+    with pytest.raises(JobFailed, match=r"the table is locked|no sevens") as failed:
         env.execute("refused")
-    assert len(list(tmp_path.rglob("_metadata"))) == (stage == "behind it")
-    assert list(tmp_path.iterdir()) == [] or stage == "behind it"
+    kept = list(tmp_path.iterdir())
+    assert len(list(tmp_path.rglob("_metadata"))) == len(kept) == (stage == "behind it")
+    told = [f"in {path}: a job that starts from there commits it" for path in kept]
+    assert all(each in str(failed.value) for each in told)
+
+
+def test_who_has_no_savepoint_is_told_what_a_failed_commit_means(spark: SparkSession) -> None:
+    env = in_batch(StreamExecutionEnvironment.on_spark(spark, 1))
+    env.from_sequence(1, 10).sink_to(Refusing())
+    with pytest.raises(JobFailed, match="remove what is there before you run the batch again"):
+        env.execute("refused")
+
+
+class Hanging(Refusing):
+    """A sink whose commits do not return. asked: set once the first is asked for."""
+
+    def __init__(self, asked: Latch) -> None:
+        self.asked = asked
+
+    def commit(self, committables: Sequence[bytes]) -> None:
+        self.asked.set()
+        threading.Event().wait()
+
+
+def test_a_batch_whose_commit_does_not_return_can_be_cancelled(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    asked = Latch(tmp_path / "asked")
+    env = in_batch(StreamExecutionEnvironment.on_spark(spark, 1))
+    env.from_sequence(1, 10).sink_to(Hanging(asked))
+    client = env.execute_async("hanging")
+    until(lambda: asked.is_set, "the sink commits")
+    client.cancel().result(30)
+    assert client.get_job_status().result(0) is JobStatus.CANCELED
+
+
+def test_results_of_one_batch_are_not_given_by_the_next_once_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found: list[list[int]] = []
+    savepoint = ""
+    for batch in (1, 2):
+        env = in_batch(StreamExecutionEnvironment.on_spark(spark, 1))
+        if savepoint:
+            env.configure({"execution.state-recovery.path": savepoint})
+        env.end_with_savepoint(tmp_path / "savepoints")
+        write_numbers(tmp_path / "in", batch, MANY)
+        source = FileSource.parquet(tmp_path / "in")
+        rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        stream = rows.map(lambda row: row["number"]).uid("plain")
+        with stream.execute_and_collect("numbers") as results:
+            found.append(sorted(results))
+        savepoint = newest(tmp_path / "savepoints")
+        assert read_snapshot(savepoint)[1].checkpoint_id == batch
+    assert found == [list(range(MANY)), list(range(MANY, 2 * MANY))]
+
+
+MANY = 40_000
+"""More rows than a sink of results sends ahead of who takes them."""
+
+
+def newest(folder: Path) -> str:
+    return str(max(folder.iterdir(), key=lambda each: each.stat().st_mtime_ns))

@@ -147,6 +147,17 @@ def test_a_new_query_over_the_state_of_another_is_refused(
     run_query(spark, tmp_path, program)
 
 
+def test_what_was_committed_may_be_moved_on_between_two_micro_batches(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    program = Tallies(tmp_path)
+    for batch in range(2):
+        write_rows(tmp_path, batch, FEW)
+        run_query(spark, tmp_path, program)
+        assert program.found() == [(number, batch + 1) for number in range(FEW)]
+        shutil.rmtree(program.out)
+
+
 @pytest.mark.feature("F304")
 def test_a_micro_batch_writes_what_changed_and_a_live_job_goes_on_from_its_checkpoint(
     spark: SparkSession, tmp_path: Path

@@ -28,12 +28,13 @@ from tidegate import (
     WatermarkStrategy,
 )
 from tidegate.connectors import CollectSink, FileSink
+from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.graph.job_graph import JobGraph
-from tidegate.model.ids import JobId, VertexId
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId, VertexId
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.job import combiners, task_settings
-from tidegate.spark.batch.shuffle import BATCH_BYTES, END, PLACE, WORDS, Said, Told, said_in
+from tidegate.spark.batch.shuffle import BATCH_BYTES, END, PLACE, WORDS, Said, Told, hear, said_in
 from tidegate.spark.batch.stage import Stage, run_task
 from tidegate.spark.batch.telling import SparkTask
 
@@ -246,6 +247,18 @@ def keyed_stage() -> tuple[Stage, list[pa.RecordBatch]]:
     for index in range(first.parallelism):
         rows += run_task(first, index, SparkTask(index, 0), rows_for(first, index, {}))
     return keyed, list(rows_for(keyed, 0, {first.vertex: pa.Table.from_batches(rows)}))
+
+
+def test_of_a_subtasks_attempts_the_newest_is_heard_and_a_failure_stays() -> None:
+    def said(index: int, attempt: int, failure: TidegateError | None = None) -> Said:
+        subtask = SubtaskId(VertexId(bytes(16)), index)
+        return Said(ExecutionId(subtask, Attempt(attempt), Epoch(1)), (), None, failure)
+
+    failed, heard = said(1, 4, UserCodeFailed("no")), dict[SubtaskId, Said]()
+    newest = said(0, 8)
+    hear(heard, [said(0, 3), failed, newest])
+    hear(heard, [said(0, 5), said(1, 9)])
+    assert list(heard.values()) == [newest, failed]
 
 
 @pytest.mark.parametrize("missing", [1, 2_000])

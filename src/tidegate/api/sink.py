@@ -73,6 +73,11 @@ class WriterContext(Protocol):
         """True if checkpoints are taken; else ``prepare_commit`` is called at the end only."""
         ...
 
+    @property
+    def answers(self) -> bool:
+        """True if the sink's coordinator answers while the job runs; a batch's hears all later."""
+        ...
+
     def processing_time(self) -> int:
         """Wall clock, milliseconds since 1970."""
         ...

@@ -78,6 +78,7 @@ class CollectWriter:
 
     def __init__(self, context: WriterContext, restored: Sequence[bytes]) -> None:
         self._context = context
+        self._at_once = not (context.checkpointing and context.answers)
         self._rows: list[object] = []
         self._held: list[ResultChunk] = []
         self._cuts: dict[CheckpointId, int] = {}
@@ -97,7 +98,7 @@ class CollectWriter:
             self._rows.extend(batch.values)
             if not self._context.checkpointing or len(self._rows) >= _CHUNK_ROWS:
                 self._pack()
-        if not self._context.checkpointing:
+        if self._at_once:
             self._send_held(len(self._held))
         if self._unconfirmed_rows <= _UNCONFIRMED_ROWS_MAX:
             return None
@@ -106,7 +107,7 @@ class CollectWriter:
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         self._pack()
-        if not self._context.checkpointing:
+        if self._at_once:
             self._send_held(len(self._held))
         return Prepared()
 
@@ -149,8 +150,9 @@ class CollectWriter:
         del self._held[:count]
 
     def _send(self, chunk: ResultChunk) -> None:
-        self._sent[chunk.origin, chunk.number] = chunk
-        self._unconfirmed_rows += chunk.rows
+        if self._context.answers:
+            self._sent[chunk.origin, chunk.number] = chunk
+            self._unconfirmed_rows += chunk.rows
         self._context.to_coordinator(OperatorEvent(chunk))
 
 

@@ -29,7 +29,9 @@ from tidegate.graph.runtime import load_runtime
 from tidegate.model.ids import CheckpointId, JobId
 from tidegate.spark.access.access import access_to
 from tidegate.spark.batch.final_snapshot import CheckpointSeries, only_commits
+from tidegate.spark.batch.start import COMMITTED, is_file
 from tidegate.storage import paths
+from tidegate.storage.store import publish
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
 _JOB: Final = "job"
 _QUERY: Final = "query"
-_COMMITTED: Final = "committed"
 _ROWS: Final = "micro-batch"
 
 
@@ -54,7 +55,8 @@ class MicroBatches:
     program: builds the job, of an environment and the stream of a batch's rows, dicts that come as
     Arrow batches. directory: keeps the state; its own for each query, beside Spark's
     ``checkpointLocation`` and as reachable for executors. parallelism, configuration: as of
-    ``StreamExecutionEnvironment.on_spark``. name: of each batch's job.
+    ``StreamExecutionEnvironment.on_spark``. name: of each batch's job; by
+    default it has the directory in it.
 
     >>> batches = MicroBatches(program, "state/totals", parallelism=16)
     >>> orders = spark.readStream.table("orders").writeStream.foreachBatch(batches)
@@ -68,13 +70,13 @@ class MicroBatches:
         *,
         parallelism: int | None = None,
         configuration: Mapping[str, object] | None = None,
-        name: str = "micro-batches",
+        name: str | None = None,
     ) -> None:
         self._program = program
         self._directory = paths.absolute(fspath(directory))
         self._parallelism = parallelism
         self._configuration = configuration or {}
-        self._name = name
+        self._name = name or f"micro-batches in {self._directory}"
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Runs one micro-batch. Raises what its job ends with; ConfigError without its state.
@@ -85,8 +87,8 @@ class MicroBatches:
         job = self._written_once(_JOB, secrets.token_hex(16))
         series, number = CheckpointSeries(self._directory, JobId(job)), CheckpointId(batch_id + 1)
         own = series.path(number)
-        committed = paths.join(own, _COMMITTED)
-        if self._is_file(committed):
+        committed = paths.join(own, COMMITTED)
+        if is_file(committed):
             return
         if self._is_complete(own):
             self._run(frame.limit(0), own, only_commits)
@@ -133,9 +135,7 @@ class MicroBatches:
         """Text in a file of the folder, which is made with the text given where there is none."""
         store = Stores().open(self._directory)
         if store.info(name) is None:
-            file = store.open_new(name)
-            file.write(text.encode())
-            file.close()
+            publish(store, name, text.encode())
         return store.read(name).decode()
 
     def _before(self, series: CheckpointSeries, batch_id: int) -> str | None:
@@ -153,8 +153,4 @@ class MicroBatches:
         return before
 
     def _is_complete(self, checkpoint: str) -> bool:
-        return self._is_file(paths.join(checkpoint, paths.METADATA))
-
-    def _is_file(self, path: str) -> bool:
-        store, name = Stores().locate(path)
-        return store.info(name) is not None
+        return is_file(paths.join(checkpoint, paths.METADATA))

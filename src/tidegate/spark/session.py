@@ -42,7 +42,9 @@ def session_for(spark: object | None, slots: int | None) -> SparkSession:
     cannot run in, and where Spark does not start.
     """
     if spark is None:
-        return _build(slots)
+        session = _build(slots)
+        access_to(session).refuse_unfit()  # it may be one that was there
+        return session
     if not isinstance(spark, SparkSession) and not is_connect(spark):
         raise ConfigError(
             f"{type(spark).__module__}.{type(spark).__name__} is not a SparkSession",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flinkformat.frozen import frozen
 from tidegate.connectors.files.encoders import CsvEncoding, LinesEncoding, ParquetEncoding
-from tidegate.connectors.files.parts import PartCommitter, PartNames
+from tidegate.connectors.files.parts import PartCommitter, PartNames, hidden_parts
 from tidegate.connectors.files.rolling import BucketAssigner, OutputFileConfig, RollingPolicy
 from tidegate.connectors.files.writers import Columns, Lines, PartRolling, PartWriter
 from tidegate.errors import ConfigError, StorageFailed
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         BulkWriterFactory,
         Encoder,
     )
+    from tidegate.model.ids import JobId
     from tidegate.typeinfo.types import TypeInformation
 
 
@@ -102,6 +103,12 @@ class FileSink:
             Stores().open(self.folder).make_folder("")
         except StorageFailed as error:
             raise ConfigError(error.what, where=error.where, remedy=error.remedy) from error
+
+    def clean_up(self, job: JobId) -> None:
+        """Deletes all hidden parts of a job that is over. Raises StorageFailed."""
+        store = Stores().open(self.folder)
+        names = [info.path for info in store.list()]
+        store.delete(list(hidden_parts(names, self.prefix, job)))
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
         suffix = self.encoding.suffix if self.suffix is None else self.suffix

@@ -63,6 +63,15 @@ class PartNames:
                     yield name
 
 
+def hidden_parts(names: Iterable[str], prefix: str, job: JobId) -> Iterator[str]:
+    """The hidden parts among these names that sinks of a job have begun."""
+    begin = f".{prefix}-{job[:_JOB_DIGITS]}-"
+    for name in names:
+        base = name.rpartition("/")[2]
+        if base.startswith(begin) and base.endswith(_HIDDEN_END):
+            yield name
+
+
 def hidden(name: str) -> str:
     folder, slash, base = name.rpartition("/")
     return f"{folder}{slash}.{base}{_HIDDEN_END}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -147,6 +147,7 @@ class JdbcWriter:
         self._kept: list[tuple[object, ...]] = []
         self._writing = asyncio.Lock()
         self._timed = False
+        self._is_due = asyncio.Event()
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         self._kept += [tuple(values_of_row(row)) for row in self._rows(as_rows(batch))]
@@ -171,8 +172,11 @@ class JdbcWriter:
             ) from None
 
     async def _write_later(self) -> None:
-        await asyncio.sleep(self._options.batch_interval_ms / 1_000)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.batch_interval_ms / 1_000):
+                await self._is_due.wait()
         self._timed = False
+        self._is_due.clear()
         await self._write_kept()
 
     async def _write_kept(self) -> None:
@@ -204,6 +208,8 @@ class JdbcWriter:
             await asyncio.sleep(_BACKOFF_S * tries)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        if self._timed:
+            self._is_due.set()  # the end of a job waits for all that runs beside it
         # The checkpoint waits for the rows ahead of its barrier: nothing else remembers them.
         return Prepared(durable=self._write_kept()) if self._kept else Prepared()
 

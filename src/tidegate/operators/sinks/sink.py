@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.sink import Committer, Sink, SinkWriter
     from tidegate.model.elements import Batch, OperatorEvent
+    from tidegate.model.ids import JobId
 
 _BACKOFF_FIRST_S: Final = 0.01
 _BACKOFF_MAX_S: Final = 1.0
@@ -120,6 +121,7 @@ class Commits:
             retries=info.settings.commit_retries,
             name=info.name,
             of=f"checkpoint {checkpoint}",
+            remedy="They are in the checkpoint and will be committed on restore.",
         )
 
 
@@ -131,8 +133,11 @@ async def commit(
     retries: int,
     name: str,
     of: str,
+    remedy: str = "",
 ) -> None:
     """Commits, again where the world is at fault. name: of the operator. of: what holds them.
+
+    remedy: help where what fails has none.
 
     Raises CommitFailed if that is impossible, or fails too often.
     """
@@ -149,8 +154,7 @@ async def commit(
                     f"{len(committables)} committables of {of} could not be committed in "
                     f"{retries + 1} tries: {error.what}",
                     where=f"operator '{name}'",
-                    remedy=error.remedy
-                    or "They are in the checkpoint and will be committed on restore.",
+                    remedy=error.remedy or remedy,
                 ) from error
         await asyncio.sleep(backoff_s)
         backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
@@ -221,6 +225,12 @@ class SinkHost(Operator):
     def committer(self) -> Committer | None:
         """A new committer of what its writers prepare; None if nothing has to be done."""
         return self._sink.committer()
+
+    def clean_up(self, job: JobId) -> None:
+        """Deletes what attempts of a job have left that is over. Raises StorageFailed."""
+        clean_up = getattr(self._sink, "clean_up", None)
+        if clean_up is not None:
+            clean_up(job)
 
     @property
     def delivery(self) -> Delivery:
@@ -379,6 +389,7 @@ class SinkWriterContext:
         self.attempt_name = context.info.attempt_name
         self.restored_checkpoint = context.info.restored
         self.checkpointing = context.info.checkpointing
+        self.answers = not context.info.settings.repeatable
         self.processing_time = context.time.processing_time
         self.to_coordinator = context.tasks.to_coordinator
         self.start = context.tasks.start

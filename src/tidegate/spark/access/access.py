@@ -160,11 +160,12 @@ class Lent:
         restore: Callable[[Any], object],
     ) -> Generator[None]:
         """Has it written within the block. The first taker reads it, and the last restores it."""
+        with self._lock:
+            if not self._takers:
+                self._before = read()
+            self._takers += 1
         try:
             with self._lock:
-                self._takers += 1
-                if self._takers == 1:
-                    self._before = read()
                 write()
             yield
         finally:

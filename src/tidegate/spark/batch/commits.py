@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.operators.sinks.sink import commit
+from tidegate.config.log import process_log
+from tidegate.operators.sinks.sink import SinkHost, commit
+from tidegate.slot.loop.beside import DaemonThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.ids import OperatorId
-    from tidegate.operators.sinks.sink import SinkHost
+    from tidegate.model.ids import JobId, OperatorId
     from tidegate.operators.sinks.sink_topology import CommitterOperator
 
+_LOOK_S: Final = 0.5
+_LOOKS_UNTOLD: Final = 60
+"""After so many looks at a commit that is not done, somebody may wonder what the job waits for."""
 
-def commit_all(graph: JobGraph, held: Mapping[OperatorId, Sequence[bytes]]) -> None:
-    """Commits what tasks have left, one sink after another. Raises CommitFailed."""
+
+def clean_sinks(graph: JobGraph, job: JobId) -> None:
+    """Deletes what attempts of a job's tasks have left, none of which runs or is needed any more.
+
+    Raises StorageFailed.
+    """
+    for vertex in graph.topology.vertices:
+        for operator in graph.plan(vertex.id).operators:
+            if isinstance(operator, SinkHost):
+                operator.clean_up(job)
+
+
+def commit_all(
+    graph: JobGraph,
+    held: Mapping[OperatorId, Sequence[bytes]],
+    ended_by: Callable[[], TidegateError | None],
+) -> None:
+    """Commits what tasks have left, one sink after another. Raises CommitFailed.
+
+    ended_by: an error if the job is to end before its time, which is then raised.
+    """
     for vertex in graph.topology.vertices:
         due = [place for place, each in enumerate(vertex.operators) if held.get(each.id)]
         operators = graph.plan(vertex.id).operators if due else ()
@@ -26,16 +50,35 @@ def commit_all(graph: JobGraph, held: Mapping[OperatorId, Sequence[bytes]]) -> N
             info = vertex.operators[place]
             if (committer := operator.committer()) is None:
                 continue
+            threads = DaemonThreads(1)
+            work = commit(
+                committer,
+                held[info.id],
+                threads.run,
+                retries=graph.settings.slot.commit_retries,
+                name=info.name,
+                of="all tasks",
+            )
             try:
-                asyncio.run(
-                    commit(
-                        committer,
-                        held[info.id],
-                        asyncio.to_thread,
-                        retries=graph.settings.slot.commit_retries,
-                        name=info.name,
-                        of="all tasks",
-                    )
-                )
+                asyncio.run(_watched(work, ended_by, f"{graph.name}: {info.name}"))
             finally:
+                threads.close()
                 committer.close()
+
+
+async def _watched(
+    work: Coroutine[object, object, None],
+    ended_by: Callable[[], TidegateError | None],
+    whose: str,
+) -> None:
+    """Waits for a commit; a call that does not return keeps neither the job nor the process."""
+    task, looks = asyncio.create_task(work), 0
+    while not (await asyncio.wait((task,), timeout=_LOOK_S))[0]:
+        if (error := ended_by()) is not None:
+            task.cancel()
+            raise error
+        looks += 1
+        if looks % _LOOKS_UNTOLD == 0:
+            waited_s = round(looks * _LOOK_S)
+            process_log().warning("a sink still commits", sink=whose, seconds=waited_s)
+    await task

@@ -57,7 +57,7 @@ def only_commits(graph: JobGraph, job: JobId, start: CompletedCheckpoint | None)
 
 def savepoint_in(folder: str) -> Ending:
     """A batch ends with a savepoint below a folder."""
-    return lambda graph, job, _: FinalSavepoint(graph, job, folder)
+    return lambda graph, job, before: FinalSavepoint(graph, job, folder, before)
 
 
 class FinalSnapshot:
@@ -138,16 +138,23 @@ class FinalSnapshot:
 
 
 class FinalSavepoint(FinalSnapshot):
-    """A savepoint in a new folder below a target. Raises StorageFailed."""
+    """A savepoint in a new folder below a target. Raises StorageFailed.
 
-    def __init__(self, graph: JobGraph, job: JobId, target: str) -> None:
+    before: the snapshot that the batch started from. Its number is the next, for sinks number what
+    they write by that, such as transactions.
+    """
+
+    def __init__(
+        self, graph: JobGraph, job: JobId, target: str, before: CompletedCheckpoint | None
+    ) -> None:
         checkpoints = graph.settings.checkpoints
         path = CheckpointStorage(job, checkpoints).initialize_savepoint_location(
             target, secrets.randbits(64)
         )
         settings = in_files(checkpoints, checkpoints.directory or path)
         options = CheckpointOptions(SnapshotKind.SUSPEND, target=path, canonical=True)
-        barrier = Barrier(ONLY, SystemClock().wall_ms(), options)
+        number = ONLY if before is None else CheckpointId(before.checkpoint + 1)
+        barrier = Barrier(number, SystemClock().wall_ms(), options)
         super().__init__(graph, job, settings, barrier, path)
 
 
@@ -188,7 +195,10 @@ class SeriesCheckpoint(FinalSnapshot):
         kept = [each for each in (self._older, before) if each is not None]
         for each in kept:
             self.registry.register_restored(each.metadata, self.properties)
-        if Stores().open(series.directory).is_folder(paths.exclusive_folder(series.job, number)):
+        store = Stores().open(series.directory)
+        # A try that failed, or what a driver has left that died before it deleted that.
+        left = (number, CheckpointId(number - 3))
+        if any(store.is_folder(paths.exclusive_folder(series.job, each)) for each in left):
             self._sweep(kept)
         self.storage.initialize_location(number)
 

@@ -17,11 +17,11 @@ from pyspark.sql import functions as sql
 
 from tidegate.config.log import process_log
 from tidegate.connectors.frames.frame_source import IN_PLACE
-from tidegate.errors import GraphError, SlotLost
+from tidegate.errors import CommitFailed, GraphError, SlotLost
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
 from tidegate.spark.access.access import JobNames
-from tidegate.spark.batch.commits import commit_all
+from tidegate.spark.batch.commits import clean_sinks, commit_all
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
@@ -32,6 +32,7 @@ from tidegate.spark.batch.shuffle import (
     WORDS,
     Committables,
     Told,
+    hear,
     said_in,
 )
 from tidegate.spark.batch.stage import Stage, stage_function
@@ -40,7 +41,7 @@ from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged, SlotInvitation
     from tidegate.model.elements import Barrier
-    from tidegate.model.ids import JobId, OperatorId, VertexId
+    from tidegate.model.ids import JobId, OperatorId, SubtaskId, VertexId
     from tidegate.model.settings import JobSettings
     from tidegate.spark.access.access import SparkAccess
     from tidegate.spark.batch.final_snapshot import Ending, FinalSnapshot
@@ -141,12 +142,24 @@ class BatchJob:
     def run(self) -> list[Said]:
         """Runs all tasks and commits. Gives what they said; the first failure is raised."""
         try:
-            return self._run()
+            said = self._run()
         except BaseException:
             # Once it is complete, it holds what could not be committed.
-            if self._snapshot is not None and not self._snapshot.completed:
-                self._snapshot.discard()
+            if self._snapshot is None:
+                self._free(self._clean_sinks)
+            elif not self._snapshot.completed:
+                self._free(self._clean_sinks, self._snapshot.discard)
             raise
+        # Batch after batch, looking through all output would take longer with each.
+        if not self._is_of_series or any(each.again for each in said):
+            self._free(self._clean_sinks)
+        return said
+
+    @property
+    def _is_of_series(self) -> bool:
+        """True if more batches follow that go on from this one, such as micro-batches."""
+        snapshot = self._snapshot
+        return self._ending is not None and (snapshot is None or snapshot.job != self._job)
 
     def _run(self) -> list[Said]:
         try:
@@ -156,7 +169,7 @@ class BatchJob:
             self.coordinators.start()
             said = self._collected()
         finally:
-            self._clean()
+            self._free(*(frame.unpersist for frame in self._kept), self._staged.delete)
         for each in said:
             if each.failure is not None:
                 raise each.failure
@@ -175,6 +188,9 @@ class BatchJob:
                         self.coordinators.tell(each, operator, event)
                     case Committables(operator, data):
                         held.setdefault(operator, []).extend(data)
+        if self._ended_by is not None:
+            raise self._ended_by
+        self._around.confirm()
         if self._snapshot is not None:
             shares = [each.share for each in said if each.share is not None]
             barrier = self._snapshot.barrier
@@ -182,16 +198,34 @@ class BatchJob:
             coordinators = self.coordinators.snapshot(barrier.checkpoint)
             self._snapshot.complete(shares, coordinators, hooks, times)
             self._around.saved(self._snapshot, shares)
-        elif self._ended_by is not None:
-            raise self._ended_by
-        else:
-            self._around.confirm()
-        commit_all(self._graph, held)
+        try:
+            commit_all(self._graph, held, lambda: self._ended_by)
+        except CommitFailed as error:
+            error.remedy = f"{error.remedy} {self._uncommitted}".lstrip()
+            raise
         return said
 
-    def _clean(self) -> None:
-        """Frees what the tasks needed; what cannot be freed is left, and no failure of the job."""
-        for free in (*(frame.unpersist for frame in self._kept), self._staged.delete):
+    @property
+    def _uncommitted(self) -> str:
+        """Help for who has a batch that could not commit all of its output."""
+        if self._snapshot is not None:
+            return (
+                f"The rest of its output is in {self._snapshot.path}: a job that starts from there "
+                "commits it. The same batch run anew would write all of it once more."
+            )
+        if self._ending is not None:
+            return "Run it again: it commits the rest."
+        return (
+            "A part of its output may be committed, and nothing remembers the rest: remove what is "
+            "there before you run the batch again. One that ends with a savepoint can go on."
+        )
+
+    def _clean_sinks(self) -> None:
+        clean_sinks(self._graph, self._job)
+
+    def _free(self, *calls: Callable[[], object]) -> None:
+        """Frees what is needed no more; what cannot be freed is left, and no failure of the job."""
+        for free in calls:
             try:
                 free()
             except Exception as error:  # Spark's, Py4J's, a store's: they have no kind in common
@@ -234,10 +268,9 @@ class BatchJob:
             if self._ended_by is not None:
                 raise self._ended_by from None
             raise lost("Spark could not run the job", str(error)) from error
-        said: dict[object, Said] = {}
+        said: dict[SubtaskId, Said] = {}
         for row in rows:
-            for each in said_in(bytes(row[0])):
-                said.setdefault(each.task.subtask, each)
+            hear(said, said_in(bytes(row[0])))
         return list(said.values())
 
     def _said(self, session: SparkSession) -> DataFrame:
@@ -249,6 +282,8 @@ class BatchJob:
         topology, frames = self._graph.topology, dict[object, "DataFrame"]()
         for vertex in topology.vertices:
             frames[vertex.id] = self._stage(session, vertex.id, frames)
+        for kept in self._kept:
+            kept.count()  # or several readers at once would each have it computed
         last = self._frames.in_order(sources_of(topology, None))
         return _united([frames[each] for each in last]).select("data").repartition(1)
 
@@ -283,7 +318,6 @@ class BatchJob:
         else:
             made = self._made(stage, session.range(0, parallelism, 1, parallelism))
         if len({topology.edges[edge].target for edge in stage.outputs}) > 1:
-            # Whoever reads it first has it written down, for the others.
             made = made.persist(StorageLevel.DISK_ONLY)
             self._kept.append(made)
         return made

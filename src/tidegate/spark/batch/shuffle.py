@@ -32,14 +32,14 @@ from tidegate.model.nullable import Nullable
 from tidegate.transport.codec import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from tidegate.errors import TidegateError
     from tidegate.model.control import CheckpointAcknowledged, SubtaskFigures
     from tidegate.model.elements import Batch, OperatorEvent
-    from tidegate.model.ids import ExecutionId, OperatorId
+    from tidegate.model.ids import ExecutionId, OperatorId, SubtaskId
 
 SCHEMA: Final = pa.schema(
     [
@@ -110,7 +110,8 @@ class Told:
 class Said:
     """Words of one task, and what it has done. failure: rows behind this are not all.
 
-    share: of the snapshot that the batch ends with.
+    share: of the snapshot that the batch ends with. again: an earlier attempt may have left
+    something behind.
     """
 
     task: ExecutionId
@@ -118,6 +119,22 @@ class Said:
     figures: SubtaskFigures | None
     failure: TidegateError | None = None
     share: CheckpointAcknowledged | None = None
+    again: bool = False
+
+
+def hear(heard: dict[SubtaskId, Said], said: Iterable[Said]) -> None:
+    """Adds words to those of other tasks: of a subtask's attempts the newest counts.
+
+    An older one may have been replaced where it wrote, such as its transaction. But a failure
+    stays, for tasks have stopped at it.
+    """
+    for each in said:
+        known = heard.get(each.task.subtask)
+        if known is not None:
+            is_newer = each.failure is not None or each.task.attempt > known.task.attempt
+            if known.failure is not None or not is_newer:
+                continue
+        heard[each.task.subtask] = each
 
 
 @frozen

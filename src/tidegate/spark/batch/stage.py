@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkformat.frozen import frozen
 from tidegate.api.functions import SnapshotContext
 from tidegate.clock import SystemClock
+from tidegate.errors import as_error
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import CheckpointAcknowledged, Deploy, ExecutionState
 from tidegate.model.deployment import Deployment
@@ -31,7 +32,7 @@ from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
 from tidegate.model.topology import Partitioner, Topology
 from tidegate.operators.sinks.sink import committables_state
 from tidegate.slot.driver_link import as_ours
-from tidegate.slot.loop.beside import DaemonThreads, as_error, guarded
+from tidegate.slot.loop.beside import DaemonThreads, guarded
 from tidegate.slot.subtask.builder import build, load
 from tidegate.slot.subtask.hosted import restore
 from tidegate.spark.batch.channels import AT_ONCE_ROWS, GATHERED_ROWS, ToSubtask, Unbounded
@@ -45,6 +46,7 @@ from tidegate.spark.batch.shuffle import (
     ShuffleReader,
     ShuffleWriter,
     Told,
+    hear,
 )
 from tidegate.spark.batch.telling import LastWords, SparkTask, telling
 from tidegate.spark.slot_task import imports_from
@@ -163,7 +165,8 @@ def stage_function(
                 batches = chain((first,), batches)
             else:
                 index = stage.frame.subtask(task.partitionId())
-            place = SparkTask(task.taskAttemptId(), task.stageId())
+            again = task.attemptNumber() > 0
+            place = SparkTask(task.taskAttemptId(), task.stageId(), again)
             yield from run_task(stage, index, place, batches)
 
     return run_stage
@@ -176,7 +179,7 @@ def run_task(
     deployment = deployment_of(stage, index, place.attempt)
     began = place.began(deployment.execution)
     with telling(stage.invitation, began, deployment.task_name, SystemClock()) as told:
-        yield from StageTask(stage, deployment, told).run(batches)
+        yield from StageTask(stage, deployment, told, again=place.again).run(batches)
 
 
 def deployment_of(stage: Stage, index: int, attempt: int) -> Deployment:
@@ -365,15 +368,21 @@ class StageHost:
 
 
 class StageTask:
-    """One subtask of a stage, from its first row to its last. telling: to the driver."""
+    """One subtask of a stage, from its first row to its last. telling: to the driver.
 
-    def __init__(self, stage: Stage, deployment: Deployment, telling: Telling) -> None:
+    again: Spark has run this task before.
+    """
+
+    def __init__(
+        self, stage: Stage, deployment: Deployment, telling: Telling, *, again: bool
+    ) -> None:
+        self._again = again
         self._stage = stage
         self._index = deployment.execution.subtask.index
         self._telling = telling
         self._host = StageHost(stage, deployment, telling.log)
         self._writer = self._host.writer
-        self._heard: list[Said] = []
+        self._heard: dict[SubtaskId, Said] = {}
         self._watermarks: dict[int, int] = {}
         self._figures: SubtaskFigures | None = None
         self._rows = None if stage.frame is None else FrameRows(stage.frame.schema)
@@ -402,14 +411,14 @@ class StageTask:
             # No failure of the job's: Spark runs the task again, or has ended it.
             raise error.__cause__ or error from None
         except (Exception, SystemExit) as raised:
-            error = as_error(raised) if isinstance(raised, SystemExit) else raised
-            host.failure = as_ours(error, host.deployment.task_name)
+            host.failure = as_ours(as_error(raised), host.deployment.task_name)
         self._telling.ends(self._last_words(is_whole=is_whole))
         if not is_whole:
             for _ in batches:  # Spark gives the rest whether or not anybody reads it
                 pass
-        own = Said(host.deployment.execution, host.words, self._figures, host.failure, host.share)
-        self._writer.said([*self._heard, own], self._readers, to_all=not is_whole)
+        told = (host.words, self._figures, host.failure, host.share, self._again)
+        own = Said(host.deployment.execution, *told)
+        self._writer.said([*self._heard.values(), own], self._readers, to_all=not is_whole)
         if self._stage.outputs and self._index == 0:
             self._writer.end(self._readers)
         yield from self._writer.take()
@@ -492,7 +501,7 @@ class StageTask:
     def _read(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         gate = self._subtask.input.gate
         for came in self._reader.read(rows):
-            self._heard += came.said
+            hear(self._heard, came.said)
             for edge, ms in came.watermarks.items():
                 self._watermarks[edge] = min(ms, self._watermarks.get(edge, ms))
             if any(said.failure for said in came.said):

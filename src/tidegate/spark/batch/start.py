@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.checkpoint.provenance import hook_states, provenance_of
@@ -15,11 +15,15 @@ from tidegate.errors import ConfigError, RestoreRefused
 from tidegate.model.ids import JobId, OperatorId, SubtaskId, VertexId
 from tidegate.model.restore import SubtaskRestore
 from tidegate.model.settings import ClaimMode
+from tidegate.operators.sinks.sink import COMMITTABLES_STATE
+from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.handles import OperatorStateHandle
     from flinkformat.snapshots import MasterState
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.graph.job_graph import JobGraph
@@ -30,6 +34,13 @@ EVENT_TIMES: Final = "event_times_ms"
 
 A job that goes on live begins its event time anew, as in Flink; the batch behind a batch does not,
 or what is late for the one would open its window once more in the other.
+"""
+
+
+COMMITTED: Final = "committed"
+"""A file beside a snapshot's metadata: all that it holds for sinks to commit has been committed.
+
+Nobody may ask for it again: files may have been moved on, and transactions forgotten.
 """
 
 
@@ -79,6 +90,8 @@ def read_start(graph: JobGraph) -> tuple[JobGraph, BatchStart]:
     topology = graph.topology
     subtasks = assign(metadata, topology, drop_in_flight=restore.without_in_flight_of is not None)
     _check_at_rest(read, subtasks)
+    if is_file(paths.join(read.pointer, COMMITTED)):
+        subtasks = {subtask: _without_committables(each) for subtask, each in subtasks.items()}
     log.info("a batch starts from a snapshot", path=read.pointer)
     # What was staged for one batch is no input of the next.
     coordinators = coordinator_states(metadata, topology).items()
@@ -88,6 +101,31 @@ def read_start(graph: JobGraph) -> tuple[JobGraph, BatchStart]:
     known = cast("dict[str, int]", facts.get(EVENT_TIMES, {}))
     times = {each.id: known[each.id.hex()] for each in topology.vertices if each.id.hex() in known}
     return graph, BatchStart(read, subtasks, kept, hook_states(metadata), times)
+
+
+def is_file(path: str) -> bool:
+    """True if there is a file at an absolute path or URL. Raises StorageFailed."""
+    store, name = Stores().locate(path)
+    return store.info(name) is not None
+
+
+def _without_committables(restore: SubtaskRestore) -> SubtaskRestore:
+    return replace(
+        restore,
+        operators={
+            operator: replace(
+                state, managed_operator=tuple(map(_without_elements, state.managed_operator))
+            )
+            for operator, state in restore.operators.items()
+        },
+    )
+
+
+def _without_elements(handle: OperatorStateHandle) -> OperatorStateHandle:
+    held = handle.states.get(COMMITTABLES_STATE)
+    if held is None:
+        return handle
+    return replace(handle, states={**handle.states, COMMITTABLES_STATE: replace(held, offsets=())})
 
 
 def _check_at_rest(read: CompletedCheckpoint, subtasks: Mapping[SubtaskId, SubtaskRestore]) -> None:

@@ -67,10 +67,14 @@ UNHEARD_S: Final = 0.2
 
 @frozen
 class SparkTask:
-    """The task of Spark that a subtask is in. attempt: no two tasks have the same."""
+    """The task of Spark that a subtask is in. attempt: no two tasks have the same.
+
+    again: Spark has run it before.
+    """
 
     attempt: int
     stage: int
+    again: bool = False
 
     def began(self, execution: ExecutionId) -> TaskBegan:
         host, pid = socket.gethostname(), os.getpid()
