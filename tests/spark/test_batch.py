@@ -115,7 +115,7 @@ def dies_once(pair):
     return pair
 
 def dies_late(number):
-    if number == 200_000:
+    if number == 600_000:
         die(folder / "died late")
     return {"number": number}
 
@@ -125,7 +125,7 @@ pairs = env.from_sequence(1, 1_000).map(lambda n: (n % 7, n)).key_by(lambda pair
 sums = pairs.reduce(lambda a, b: (a[0], a[1] + b[1])).map(dies_once)
 rows = sums.map(lambda pair: {"number": pair[1]})
 rows.sink_to(FileSink.parquet(folder / "out", NUMBER))
-many = env.from_sequence(1, 200_000).map(dies_late)
+many = env.from_sequence(1, 600_000).map(dies_late)
 many.sink_to(FileSink.parquet(folder / "many", NUMBER))
 env.execute("dies once")
 """
@@ -140,7 +140,7 @@ def test_a_killed_worker_costs_a_task_doubles_nothing_and_leaves_no_file(tmp_pat
     )
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "died").exists() and (tmp_path / "died late").exists()
-    assert len(committed_rows(tmp_path / "many")) == 200_000
+    assert len(committed_rows(tmp_path / "many")) == 600_000
     assert not hidden_files(tmp_path / "many"), "the first attempt had begun a file"
     found = sorted(row["number"] for row in committed_rows(tmp_path / "out"))
     assert found == sorted(sum(range(1, 1_001)[n - 1 :: 7]) for n in range(1, 8))
