@@ -325,6 +325,27 @@ def test_csv_with_other_columns_than_the_first_file_is_named(world: World, tmp_p
     assert caught.value.where.endswith("b.csv")
 
 
+@pytest.mark.parametrize("newlines", [False, True])
+def test_blank_lines_ahead_of_the_header_of_csv_are_none(
+    world: World, tmp_path: Path, newlines: bool
+) -> None:
+    (tmp_path / "a.csv").write_text("\n\r\nn,s\n\n1,a\n")
+    (tmp_path / "b.csv").write_text("\ufeff\n\n")
+    source = FileSource.csv(str(tmp_path), newlines_in_values=newlines)
+    assert read_all(world, source) == [{"n": 1, "s": "a"}]
+
+
+def test_csv_whose_lines_end_with_cr_alone_is_refused_not_taken_for_a_header(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"n,s\r1,a\r2,b\r")
+    with pytest.raises(BadRecord, match="Lines end with") as caught:
+        read_all(world, FileSource.csv(str(tmp_path)))
+    assert caught.value.where.endswith("a.csv")
+    (tmp_path / "a.csv").write_bytes(b'n,"s\rt"\r\n1,a\r\n')
+    assert read_all(world, FileSource.csv(str(tmp_path))) == [{"n": 1, "s\rt": "a"}]
+
+
 def test_csv_values_with_line_ends_are_read_where_that_is_said(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,9 +170,9 @@ class CsvFormat:
         names = list(schema.names)
         lines, first = self._first_lines(stores, split.path, self.header + self.skip_first)
         if self.header:
-            names = self._names(lines[0] if lines else b"", schema, split.path)
-        if not names:
-            return
+            if not lines:
+                return  # a file of blank lines and comments
+            names = self._names(lines[0], schema, split.path)
         with opened_text(stores, split.path) as stream:
             lines = LineBlocks(stream, split.path, quoted=self.newlines)
             found = _blocks_of(lines, split, max(split.start, first))
@@ -180,7 +180,10 @@ class CsvFormat:
             yield from _parsed(found, parse, stores, split, skip=self.skip, quoted=self.newlines)
 
     def _first_lines(self, stores: Stores, path: str, count: int) -> tuple[list[bytes], int]:
-        """This many lines without comments, and the position after them."""
+        """This many lines that are neither blank nor comments, and the position after them.
+
+        Raises BadRecord for a line with a line end of another kind in it.
+        """
         lines: list[bytes] = []
         position = 0
         while len(lines) < count:
@@ -189,13 +192,17 @@ class CsvFormat:
             if end == position:
                 break
             position = end
-            if not (self.comments and line.startswith(b"#")):
+            if any(b"\r" in unquoted for unquoted in line.split(b'"')[::2]):
+                raise BadRecord(
+                    "Lines end with '\\r' alone, so that the whole file would be its first line",
+                    where=path,
+                    remedy="Write the file with lines that end with '\\n' or '\\r\\n'.",
+                )
+            if line and not (self.comments and line.startswith(b"#")):
                 lines.append(line)
         return lines, position
 
     def _names(self, line: bytes, schema: pa.Schema, path: str) -> list[str]:
-        if not line:
-            return []
         names = cast("list[str]", self._columns(line + b"\n", path).names)
         if self.strict and names != schema.names:
             raise BadRecord(
