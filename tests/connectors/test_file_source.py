@@ -274,6 +274,14 @@ def test_a_pattern_chooses_files(world: World, tmp_path: Path) -> None:
     assert read_all(world, FileSource.json(f"{tmp_path}/*.json")) == [{"n": 1}]
 
 
+def test_a_file_that_two_locations_name_is_read_once(world: World, tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", [{"n": 1}])
+    write_json(tmp_path / "b.json", [{"n": 2}])
+    named = str(tmp_path / "b.json")
+    source = FileSource.json(str(tmp_path), f"{tmp_path}/a*.json", named, f"file://{named}")
+    assert read_all(world, source) == [{"n": 1}, {"n": 2}]
+
+
 def test_a_pattern_that_matches_nothing_is_refused_unless_it_is_watched(tmp_path: Path) -> None:
     source = FileSource.json(f"{tmp_path}/*.json")
     with pytest.raises(ConfigError, match="No file matches the pattern") as refused:

@@ -103,7 +103,9 @@ class FileEnumerator:
         self._context.run_blocking(self._find, self._found)
 
     def _find(self) -> object:
-        return [file for place in self._locations for file in files_at(self._stores, place)]
+        # Locations may overlap, and each file is read once.
+        found = [file for place in self._locations for file in files_at(self._stores, place)]
+        return list({file.path: file for file in found}.values())
 
     def _found(self, files: object) -> None:
         found = cast("list[FileInfo]", files)
