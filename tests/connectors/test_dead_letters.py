@@ -1,8 +1,11 @@
 """What a source cannot read: it fails the job, is counted, or goes to a side output."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.connectors.file_jobs import BAD_LINES, operator
@@ -23,6 +26,7 @@ from tidegate.model.settings import SlotSettings
 
 BAD = OutputTag[DeadLetter]("bad")
 DEEP = b"[" * 100_000
+NUMBERS = pa.schema([("n", pa.int64())]).serialize().to_pybytes()
 ROW = Types.ROW_NAMED(["id"], [Types.LONG()])
 
 
@@ -73,6 +77,51 @@ def test_lines_that_were_told_are_not_told_again_after_a_restore(
     again.run_to_end()
     assert again.emitted == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert again.readers[0].context.rows_skipped == 0
+
+
+def test_a_block_of_bad_lines_is_behind_the_position_as_soon_as_it_was_told(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text("no\nnone\n")
+    source = FileSource.json(str(tmp_path)).on_malformed("skip")
+    job = SourceJob(world, operator(source), 1)
+    told = job.readers[0].context
+    while not told.rows_skipped:
+        world.settle()
+        job.deliver()
+        job.readers[0].poll()
+    job.checkpoint(1)
+    again = job.killed()
+    again.run_to_end()
+    assert (told.rows_skipped, again.readers[0].context.rows_skipped) == (2, 0)
+
+
+@pytest.mark.parametrize("source", [FileSource.json, FileSource.csv])
+@pytest.mark.parametrize("steps", range(0, 46, 3))
+def test_each_bad_line_is_told_once_wherever_a_restore_goes_on(
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: Callable[[str], FileSource],
+    steps: int,
+) -> None:
+    monkeypatch.setattr("tidegate.connectors.files.lines.BLOCK_BYTES", 120)
+    good = {n for n in range(100) if n % 3 and not 20 < n < 60}
+    header = "" if source is FileSource.json else "n\n1000\n"
+    lines = [str(n) if n in good else f"bad {n}{'!' * (n % 50)}" for n in range(100)]
+    (tmp_path / "a").write_text(header + "\n".join(lines) + "\n")
+    made = source(str(tmp_path)).on_malformed("skip")
+    if header:
+        made = replace(made, file_format=replace(made.file_format, schema=NUMBERS))
+    job = SourceJob(world, operator(made), 1, settings=SlotSettings(rows=1))
+    for _ in range(steps):
+        job.step(0)
+    job.checkpoint(1)
+    told = job.readers[0].context.rows_skipped
+    again = job.killed()
+    again.run_to_end()
+    assert len(again.emitted) == len(good) + bool(header)
+    assert told + again.readers[0].context.rows_skipped == 100 - len(good)
 
 
 @pytest.mark.parametrize(

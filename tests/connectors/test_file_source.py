@@ -124,6 +124,26 @@ def test_every_line_belongs_to_exactly_one_part(
     assert found == data
 
 
+@settings(examples(60))
+@given(
+    lines=st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" ")), max_size=30),
+    block=st.integers(4, 40),
+    end=st.integers(1, 400),
+)
+def test_a_block_ends_at_the_same_place_whoever_begins_there(
+    lines: list[bytes], block: int, end: int
+) -> None:
+    from tidegate.connectors.files.lines import LineBlocks
+
+    data = b"\n".join(lines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidegate.connectors.files.lines.BLOCK_BYTES", block)
+        found = list(LineBlocks(io.BytesIO(data), "x").from_line(0, end))
+        for index, (offset, _) in enumerate(found):
+            again = LineBlocks(io.BytesIO(data), "x").from_line(offset, end)
+            assert list(again) == found[index:]
+
+
 @pytest.mark.parametrize("seekable", [True, False])
 def test_a_file_that_is_shorter_than_what_was_read_of_it_is_told(seekable: bool) -> None:
     from tidegate.connectors.files.lines import END, LineBlocks

@@ -156,12 +156,11 @@ class FileReader:
             self._context.dead_letters(self._letters, bad)
 
     def _pass_over(self, block: Block) -> None:
-        """Moves the position past the block that was read, or to the next one that is ready."""
+        """Moves the position past the block that was read."""
         self._ready.popleft()
         self._taken = 0
         if self._current is not None:
-            rows = block.first + len(block.rows)
-            self._current = replace(self._current, offset=block.offset, rows=rows)
+            self._current = replace(self._current, offset=block.end, rows=0)
         self._end_if_read()
 
     def _end_if_read(self) -> None:

@@ -105,7 +105,9 @@ class LineBlocks:
 
     def _blocks(self, position: int, end: int, rest: bytes = b"") -> Iterator[tuple[int, bytes]]:
         while position < end:
-            piece = self._stream.read(BLOCK_BYTES)
+            # Where a block ends depends on its start alone, not on the block before it: a reader
+            # that is restored finds the same one, with the same rows and bad lines.
+            piece = self._stream.read(BLOCK_BYTES - len(rest) % BLOCK_BYTES)
             data = rest + piece
             if position + len(data) >= end:
                 cut = data.find(b"\n", max(0, end - position - 1)) + 1

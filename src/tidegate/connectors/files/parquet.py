@@ -60,7 +60,7 @@ class ParquetFormat:
                 if row > done:
                     kept = batch.slice(max(0, done - start))
                     ordered = kept if columns is None else kept.select(columns)
-                    yield Block(max(start, done), ordered)
+                    yield Block(max(start, done), row, ordered)
 
 
 def runs(sizes: list[int], target: float) -> list[tuple[int, int]]:

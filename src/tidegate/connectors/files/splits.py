@@ -40,11 +40,12 @@ class FileSplit:
 class Block:
     """Rows that were read at once.
 
-    offset: as in ``FileSplit``. first: rows of the block that are left out before these. bad:
-    rows passed over because they cannot be read.
+    offset: as in ``FileSplit``. end: where the next block begins. first: rows of the block that are
+    left out before these. bad: rows passed over because they cannot be read.
     """
 
     offset: int
+    end: int
     rows: Sequence[object] | ColumnRows | pa.RecordBatch
     first: int = 0
     bad: tuple[DeadLetter, ...] = ()

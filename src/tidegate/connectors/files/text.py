@@ -313,7 +313,7 @@ def _parsed_block(
     quoted: bool,
 ) -> Block:
     try:
-        return Block(offset, parse(data))
+        return Block(offset, offset + len(data), parse(data))
     except _UNREADABLE:
         lines = lines_of(data, quoted=quoted)
         good, bad = _isolated(lines, parse)
@@ -321,7 +321,7 @@ def _parsed_block(
         raise _bad_record(stores, path, offset, data, bad[0], quoted)
     begins = list(accumulate(map(len, lines), initial=offset))
     letters = [DeadLetter(f"{path}, byte {begins[i]}", why, lines[i]) for i, why in bad]
-    return Block(offset, _joined(good), bad=tuple(letters))
+    return Block(offset, offset + len(data), _joined(good), bad=tuple(letters))
 
 
 def _isolated(
