@@ -298,6 +298,53 @@ def test_a_source_ends_before_the_offsets_it_is_given(kafka: KafkaServer, world:
     assert read(world, builder) == ["a", "b"]
 
 
+@pytest.mark.parametrize("parallelism", [(1, 1), (2, 3), (3, 1)])
+def test_a_bounded_job_that_goes_on_reads_what_has_come_since(
+    kafka: KafkaServer, world: World, parallelism: tuple[int, int]
+) -> None:
+    topic = kafka.topic(3)
+    kafka.write(topic, range(10))
+    made = bounded(kafka, topic).build()
+    job = job_of(world, made, parallelism[0])
+    job.run_to_end()
+    job.checkpoint(1)
+    kafka.write(topic, range(10, 30))
+    kafka.add_partitions(topic, 4)
+    kafka.write(topic, ["30"], 3)
+    job = job.killed(parallelism[1])
+    job.run_to_end()
+    assert sorted(int(str(each)) for each in job.emitted) == list(range(31))
+    kafka.write(topic, ["31"])
+    if parallelism[1] == 1:
+        job.checkpoint(2)
+        job = job.killed()
+        job.deliver()
+        job.reset_reader(0, lambda _: False)
+        job.run_to_end()
+        assert sorted(int(str(each)) for each in job.emitted) == list(range(32))
+    close(job)
+
+
+def test_a_bounded_job_ends_that_goes_on_from_one_without_an_end(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic(2)
+    kafka.write(topic, "abc")
+    live, history = (
+        SourceReaderOperator(made, None, "kafka")
+        for made in (source(kafka, topic).build(), bounded(kafka, topic).build())
+    )
+    job = SourceJob(world, lambda: live, 1)
+    step_until(job, lambda: len(job.emitted) == 3)
+    checkpoint = job.checkpoint(1)
+    close(job)
+    kafka.write(topic, "de")
+    job = SourceJob(world, lambda: history, 1, checkpoint)
+    job.run_to_end()
+    assert sorted(map(str, job.emitted)) == list("abcde")
+    close(job)
+
+
 def test_partitions_that_are_named_are_read_alone(kafka: KafkaServer, world: World) -> None:
     topic = kafka.topic(2)
     kafka.write(topic, "abc", 0)

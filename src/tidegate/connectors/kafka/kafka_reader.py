@@ -143,7 +143,10 @@ class KafkaReader:
     def add_splits(self, splits: Sequence[KafkaSplit]) -> None:
         for split in splits:
             place = (split.place.topic, split.place.partition)
-            self._splits[place] = split if self._stops else replace(split, stop=None)
+            if not split.is_new_stop:
+                self._splits[place] = split if self._stops else replace(split, stop=None)
+            elif place in self._splits:  # all readers are told of it
+                self._splits[place] = replace(self._splits[place], stop=split.stop)
         self._assign()
 
     def _assign(self) -> None:

@@ -176,7 +176,10 @@ class KafkaSourceBuilder:
     def set_bounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
-        """Ends before these offsets; the job can end then, and new partitions are not read."""
+        """Ends before these offsets; the job can end then, and does not look for new partitions.
+
+        A job that goes on from a checkpoint or savepoint finds offsets and partitions anew.
+        """
         self._stop, self._ends = stopping_offsets_initializer, True
         return self
 

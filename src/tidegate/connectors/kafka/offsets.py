@@ -122,12 +122,22 @@ class Subscription:
 class KafkaSplit:
     """A partition to read.
 
-    offset: of the next record. stop: the first offset that is not read; None for no end.
+    offset: of the next record; negative where whoever reads the partition is told a new stop alone.
+    stop: the first offset that is not read; None for no end.
     """
 
     place: KafkaTopicPartition
     offset: int
     stop: int | None = None
+
+    @staticmethod
+    def new_stop(place: KafkaTopicPartition, stop: int) -> KafkaSplit:
+        """A new stop of a partition that some reader has."""
+        return KafkaSplit(place, -1, stop)
+
+    @property
+    def is_new_stop(self) -> bool:
+        return self.offset < 0
 
     @property
     def ended(self) -> bool:

@@ -3,6 +3,10 @@
 The start of a partition is fixed, as a number, when it is found, and goes into the checkpoint with
 it. Partitions found at first start where the user said. Later ones start at their beginning, since
 their first records were written while the job ran.
+
+A bounded job that goes on from a checkpoint looks once more, and finds where its partitions end by
+now. The restored positions are the readers', in whatever order they were dealt out, so each reader
+is told all new stops.
 """
 
 from __future__ import annotations
@@ -53,6 +57,8 @@ class KafkaEnumerator:
         self._finder = finder
         self._discovery_ms = discovery_ms
         self._ready: set[int] = set()
+        self._stops: list[KafkaSplit] = []
+        self._stops_are_old = restored is not None and finder.bounded and not discovery_ms
         self._state = EnumeratorState()
         if restored is not None:
             self._state = ship.restored(EnumeratorState, restored, name="a Kafka source")
@@ -66,7 +72,7 @@ class KafkaEnumerator:
 
     def add_back(self, subtask: int, splits: Sequence[KafkaSplit]) -> None:
         self._ready.discard(subtask)
-        self._state.waiting.extend(splits)
+        self._state.waiting.extend(split for split in splits if not split.is_new_stop)
 
     def reader_ready(self, subtask: int) -> None:
         self._ready.add(subtask)
@@ -82,11 +88,13 @@ class KafkaEnumerator:
 
     @property
     def _looks(self) -> bool:
-        return not self._state.begun or self._discovery_ms > 0
+        return not self._state.begun or self._discovery_ms > 0 or self._stops_are_old
 
     def _look(self) -> None:
         known = frozenset(self._state.known)
-        if self._state.begun:
+        if self._state.begun and self._stops_are_old:
+            self._context.run_blocking(lambda: self._finder.find_again(known), self._found)
+        elif self._state.begun:
             self._context.run_blocking(lambda: self._find_more(known), self._found)
         else:
             self._context.run_blocking(lambda: self._finder.find(known, first=True), self._found)
@@ -98,7 +106,10 @@ class KafkaEnumerator:
             return []  # what is known is read meanwhile, and the next look may be answered
 
     def _found(self, result: object) -> None:
-        splits = cast("list[KafkaSplit]", result)
+        found = cast("list[KafkaSplit]", result)
+        splits = [split for split in found if not split.is_new_stop]
+        self._stops = [split for split in found if split.is_new_stop]
+        self._stops_are_old = False
         self._state.begun = True
         self._state.known.update(split.place for split in splits)
         self._state.waiting.extend(splits)
@@ -110,7 +121,7 @@ class KafkaEnumerator:
         for subtask in readers:
             own = [split for split in self._state.waiting if self._owner(split.place) == subtask]
             self._state.waiting = [split for split in self._state.waiting if split not in own]
-            self._context.assign(subtask, own)
+            self._context.assign(subtask, [*own, *self._stops])
             if not self._looks:
                 self._context.no_more_splits(subtask)
 

@@ -79,6 +79,17 @@ class PartitionFinder:
             stops = self._patiently(lambda: self._offsets(new, stop))
         return [KafkaSplit(place, starts[place], stops.get(place)) for place in new]
 
+    def find_again(self, known: Collection[KafkaTopicPartition]) -> list[KafkaSplit]:
+        """New partitions, and the stops of known ones by now. Raises as ``find`` does."""
+        new, stop = self.find(known, first=False), self._stop
+        assert stop is not None, "only a source with an end is asked for it"
+        stops = self._patiently(lambda: self._offsets(sorted(known), stop))
+        return [*new, *(KafkaSplit.new_stop(place, stops[place]) for place in sorted(known))]
+
+    @property
+    def bounded(self) -> bool:
+        return self._stop is not None
+
     def close(self) -> None:
         """Has a request that is under way not repeated any more. Any thread may call it."""
         self._closed.set()
