@@ -32,6 +32,7 @@ from tidegate.connectors import (
     SimpleStringSchema,
 )
 from tidegate.connectors.kafka import cluster
+from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
 from tidegate.connectors.kafka.kafka_reader import GroupOffsets, KafkaReader
 from tidegate.connectors.kafka.offsets import KafkaSplit
 from tidegate.connectors.kafka.transactions import (
@@ -79,6 +80,19 @@ def test_a_bounded_source_does_not_look_for_new_partitions() -> None:
     made = source().set_topics("a").set_bounded(KafkaOffsetsInitializer.latest()).build()
     assert made.bounded
     assert made.discovery_ms == 0
+
+
+def test_partitions_are_looked_for_by_a_client_with_all_properties() -> None:
+    made = source().set_topics("a").set_property("broker.address.family", "v5").build()
+    finder = PartitionFinder(made.subscription, made.properties, made.start, None)
+    with pytest.raises(ConfigError, match=r"broker\.address\.family"):
+        finder.find((), first=True)
+
+
+def test_a_certificate_that_is_not_verified_is_refused_where_transactions_are_ended() -> None:
+    unverified = {"bootstrap.servers": NOBODY, "enable.ssl.certificate.verification": "false"}
+    with pytest.raises(ConfigError, match=r"'enable\.ssl\.certificate\.verification' cannot be"):
+        connection_settings(unverified, "operator 'out'")
 
 
 def test_offsets_are_committed_only_to_a_group_that_was_named() -> None:

@@ -94,6 +94,8 @@ _NAMES: Final = {
 """librdkafka's names of what is needed to reach a cluster, and kafka-python's."""
 
 _CHECKS_HOST: Final = "ssl.endpoint.identification.algorithm"
+_VERIFIES: Final = "enable.ssl.certificate.verification"
+_NO: Final = ("false", "f", "0")
 
 
 def connection_settings(properties: Mapping[str, str], where: str) -> dict[str, object]:
@@ -104,7 +106,7 @@ def connection_settings(properties: Mapping[str, str], where: str) -> dict[str, 
             settings[_NAMES[key]] = value
         elif key == _CHECKS_HOST:
             settings["ssl_check_hostname"] = value != "none"
-        elif key.startswith(("ssl.", "sasl.")):
+        elif key.startswith(("ssl.", "sasl.")) or (key == _VERIFIES and value.lower() in _NO):
             raise ConfigError(
                 f"The property '{key}' cannot be used with EXACTLY_ONCE",
                 where=where,

@@ -180,11 +180,7 @@ class PartitionFinder:
     @property
     def _admin(self) -> AdminClient:
         if self._client is None:
-            wanted = ("bootstrap.", "security.", "ssl.", "sasl.", "client.id", "log_level")
-            properties = {
-                key: value for key, value in self._properties.items() if key.startswith(wanted)
-            }
-            self._client = admin(properties, "KafkaSource")
+            self._client = admin(self._properties, "KafkaSource")
         return self._client
 
     @property
