@@ -121,6 +121,15 @@ def test_offsets_are_committed_only_to_a_group_that_was_named() -> None:
             "of no group",
         ),
         (
+            lambda: (
+                source()
+                .set_topics("a")
+                .set_bounded(KafkaOffsetsInitializer.committed_offsets())
+                .build()
+            ),
+            "ends at committed offsets, but of no group",
+        ),
+        (
             lambda: source().set_topics("a").set_property("enable.auto.commit", "true").build(),
             "'enable.auto.commit' is 'true'",
         ),

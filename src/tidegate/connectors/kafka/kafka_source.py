@@ -233,12 +233,13 @@ class KafkaSourceBuilder:
         given.pop(_DISCOVERY, None)
         commits = _truth(given.pop(_COMMIT, "true"))
         grouped = "group.id" in given
-        if self._start.kind == "committed" and not grouped:
-            raise ConfigError(
-                "Reading begins at committed offsets, but of no group",
-                where=WHERE,
-                remedy="Name it: set_group_id('…').",
-            )
+        for verb, offsets in (("begins", self._start), ("ends", self._stop)):
+            if offsets is not None and offsets.kind == "committed" and not grouped:
+                raise ConfigError(
+                    f"Reading {verb} at committed offsets, but of no group",
+                    where=WHERE,
+                    remedy="Name it: set_group_id('…').",
+                )
         # librdkafka has no consumer without a group; nothing is ever committed to this one.
         given.setdefault("group.id", "tidegate")
         properties = checked_properties(self._servers, {**_DEFAULTS, **given}, _OURS, WHERE)
