@@ -426,6 +426,43 @@ def test_a_topic_that_was_deleted_is_not_taken_for_read(kafka: KafkaServer, worl
     close(job)
 
 
+@pytest.mark.parametrize("named", ["topics", "partitions"])
+def test_a_topic_that_is_not_read_any_more_is_not_called_deleted(
+    kafka: KafkaServer, world: World, named: str
+) -> None:
+    kept, left_out = kafka.topic(), kafka.topic()
+    for topic in (kept, left_out):
+        kafka.write(topic, "a")
+    made = source(kafka, kept, left_out).build()
+    job = job_of(world, made)
+    step_until(job, lambda: len(job.emitted) == 2)
+    checkpoint = job.checkpoint(1)
+    close(job)
+    fewer = source(kafka, kept)
+    if named == "partitions":
+        fewer = source(kafka).set_partitions({KafkaTopicPartition(kept, 0)})
+    less = SourceReaderOperator(fewer.build())
+    job = SourceJob(world, lambda: less, 1, checkpoint)
+    with pytest.raises(ConfigError, match=f"{left_out}-0 were read up to") as refused:
+        step_until(job, lambda: False)
+    assert "Name them again" in refused.value.remedy
+    close(job)
+
+
+def test_one_deleted_topic_of_a_pattern_is_called_deleted(kafka: KafkaServer, world: World) -> None:
+    kept, deleted = kafka.topic(), kafka.topic()
+    for topic in (kept, deleted):
+        kafka.write(topic, "a")
+    job = job_of(world, source(kafka).set_topic_pattern(f"{kept}|{deleted}").build())
+    step_until(job, lambda: len(job.emitted) == 2)
+    job.checkpoint(1)
+    kafka.delete(deleted)
+    job = job.killed()
+    with pytest.raises(ConfigError, match=f"{deleted}-0 are gone: their topic was"):
+        step_until(job, lambda: False)
+    close(job)
+
+
 def test_a_record_that_cannot_be_read_is_named(kafka: KafkaServer, world: World) -> None:
     topic = kafka.topic()
     kafka.write(topic, ["1", "x"])

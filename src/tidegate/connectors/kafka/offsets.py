@@ -109,6 +109,9 @@ class Subscription:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.named
 
+    def includes_partition(self, place: KafkaTopicPartition) -> bool:
+        return self.includes(place.topic) and place in self.chosen([place])
+
     @property
     def named(self) -> set[str]:
         return {*self.topics, *(place.topic for place in self.partitions)}

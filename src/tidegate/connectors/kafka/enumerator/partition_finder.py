@@ -60,17 +60,11 @@ class PartitionFinder:
         """New partitions, with their starts and ends.
 
         first: they begin where the user said, else at their beginning. Raises StorageFailed if
-        the cluster does not answer, ConfigError for a known partition that is gone.
+        the cluster does not answer, ConfigError for a known partition that is gone, or that the
+        subscription leaves out.
         """
         there = self._there()
-        if gone := sorted(map(str, set(known) - there)):
-            raise ConfigError(
-                f"The partitions {', '.join(gone)} are gone: their topic was deleted, or this user "
-                "may not see it any more",
-                where=self._where,
-                remedy="Positions in it mean nothing now. Start without this source's state: give "
-                "it another uid and allow state that is not restored.",
-            )
+        self._refuse_gone(set(known) - there)
         new = sorted(there - set(known))
         start = self._start if first else KafkaOffsetsInitializer.earliest()
         starts = self._patiently(lambda: self._offsets(new, start))
@@ -78,6 +72,30 @@ class PartitionFinder:
         if stop is not None:
             stops = self._patiently(lambda: self._offsets(new, stop))
         return [KafkaSplit(place, starts[place], stops.get(place)) for place in new]
+
+    def _refuse_gone(self, gone: Collection[KafkaTopicPartition]) -> None:
+        afresh = (
+            "start without this source's state: give it another uid and allow state that is not "
+            "restored. The other partitions go on from where its group has committed, with "
+            "set_starting_offsets(KafkaOffsetsInitializer.committed_offsets(…))."
+        )
+        left_out = [place for place in gone if not self._subscription.includes_partition(place)]
+        if left_out:
+            raise ConfigError(
+                f"The partitions {', '.join(sorted(map(str, left_out)))} were read up to the "
+                "checkpoint, and are not among those that are to be read any more",
+                where=self._where,
+                remedy=f"Name them again in set_topics, set_topic_pattern or set_partitions; or "
+                f"{afresh}",
+            )
+        if gone:
+            raise ConfigError(
+                f"The partitions {', '.join(sorted(map(str, gone)))} are gone: their topic was "
+                "deleted, or this user may not see it any more",
+                where=self._where,
+                remedy="Let this user describe the topic. If it was deleted, positions in it mean "
+                f"nothing now: {afresh}",
+            )
 
     def find_again(self, known: Collection[KafkaTopicPartition]) -> list[KafkaSplit]:
         """New partitions, and the stops of known ones by now. Raises as ``find`` does."""
