@@ -355,6 +355,23 @@ def test_rows_are_written_as_csv_and_read_back(tmp_path: Path) -> None:
     assert read(source) == rows
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda builder: builder.set_quote_char("'"),
+        lambda builder: builder.disable_quote_char(),
+        lambda builder: builder.set_escape_char("\\"),
+        lambda builder: builder.set_null_value("none"),
+    ],
+)
+def test_csv_that_would_be_written_in_another_way_than_declared_is_refused(
+    other: Callable[[CsvSchemaBuilder], CsvSchemaBuilder],
+) -> None:
+    schema = other(CsvSchema.builder().add_string_column("name")).build()
+    with pytest.raises(ConfigError, match="CSV files are not written with"):
+        CsvBulkWriters.for_schema(schema)
+
+
 def test_a_row_of_other_columns_is_told(tmp_path: Path) -> None:
     schema = CsvSchema.builder().add_string_column("name").build()
     sink = FileSink.for_bulk_format(str(tmp_path), CsvBulkWriters.for_schema(schema)).build()

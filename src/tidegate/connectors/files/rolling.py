@@ -93,7 +93,22 @@ class CsvBulkWriters:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> BulkWriterFactory:
-        """A writer of rows of a schema's type as CSV."""
+        """A writer of rows of a schema's type as CSV.
+
+        Values are quoted by ``"`` where they need it, and missing ones are empty. Raises
+        ConfigError for a schema that says otherwise.
+        """
+        others = {
+            "other quotes": schema.quote_char != '"',
+            "an escape character": schema.escape_char is not None,
+            "a text for missing values": bool(schema.null_value),
+        }
+        if unfit := [name for name, is_other in others.items() if is_other]:
+            raise ConfigError(
+                f"CSV files are not written with {', '.join(unfit)}",
+                where="CsvBulkWriters.for_schema",
+                remedy="Give a schema without; or write lines of text with an Encoder of your own.",
+            )
         encoding = CsvEncoding(schema.separator, schema.use_header, arrays=schema.separators)
         return BulkWriterFactory(encoding, schema_of(schema.row_type))
 
