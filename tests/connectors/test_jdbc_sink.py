@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.operators.world import Hosted, World
@@ -181,6 +182,16 @@ def test_a_row_that_the_database_refuses_is_told_with_operator_and_table(
     assert bad.where == "operator 'to totals', table 'totals', row ('b', -5)"
     assert UPSERT in bad.remedy
     assert totals(database) == [], "a batch is written as a whole or not at all"
+
+
+def test_nothing_stays_of_a_refused_batch_though_its_statement_begins_with_another(
+    world: World, database: Path
+) -> None:
+    sql = "WITH new(name, total) AS (VALUES (?, ?)) INSERT INTO totals SELECT * FROM new"
+    step = opened(world, JdbcSink.sink(sql, TOTAL, at(database)))
+    step.rows(("a", 1), ("b", -1))
+    failed = failure_of_checkpoint(step, BadRecord)
+    assert "row ('b', -1)" in failed.where and totals(database) == []
 
 
 def test_a_number_that_is_too_large_is_told_with_its_row(world: World, database: Path) -> None:
@@ -386,6 +397,14 @@ def test_a_statement_is_written_as_its_driver_wants_it() -> None:
     assert databases.database_of("jdbc:sqlite:a.db").statement(sql) == sql
 
 
+@pytest.mark.parametrize(
+    ("state", "passes"), [("40P01", True), ("25006", True), ("25P03", True), ("23514", False)]
+)
+def test_a_failover_is_waited_for_and_a_refused_row_is_not(state: str, passes: bool) -> None:
+    postgres = databases.database_of("jdbc:postgresql://localhost:5432/db")
+    assert postgres.may_pass(errors.lookup(state)("said the server")) is passes
+
+
 def test_a_server_that_does_not_answer_is_told() -> None:
     sink = JdbcSink.sink(UPSERT, TOTAL, options("jdbc:postgresql://127.0.0.1:1/db"))
     with pytest.raises(ConfigError, match="cannot be reached: OperationalError"):
@@ -413,6 +432,9 @@ def test_a_server_is_given_limits_unless_the_url_says_otherwise(
             "dbname": "db",
             "connect_timeout": "3",
             "tcp_user_timeout": "60000",
+            "keepalives_idle": "30",
+            "keepalives_interval": "10",
+            "keepalives_count": "3",
             "options": "-c statement_timeout=60s",
             **who,
         }

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 SERVER_LIMITS: Final = {
     "connect_timeout": "10",
     "tcp_user_timeout": "60000",
+    # A server that vanishes while it owes an answer is noticed after a minute.
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
     "options": "-c statement_timeout=60s",
 }
 """What libpq is told so that nothing waits for ever; the URL may say otherwise."""
@@ -80,6 +84,10 @@ class Database(Protocol):
         """Adapts a value of a field to the driver."""
         ...
 
+    def begin(self, cursor: Cursor) -> None:
+        """Begins a transaction, if the driver does not by itself."""
+        ...
+
     def may_pass(self, error: Exception) -> bool:
         """True if another try, over a new connection, may help."""
         ...
@@ -93,7 +101,8 @@ class Sqlite:
     def connect(self, url: str, user: str | None, password: str | None) -> Connection:
         path = url.removeprefix(_SQLITE)
         # Calls are serialised, though any thread of the pool may make them.
-        return sqlite3.connect(path, timeout=LOCK_S, check_same_thread=False)
+        # Without a level the driver begins no transaction: it knows INSERT, but not WITH … INSERT.
+        return sqlite3.connect(path, timeout=LOCK_S, isolation_level=None, check_same_thread=False)
 
     def statement(self, sql: str) -> str:
         return sql
@@ -105,6 +114,9 @@ class Sqlite:
         if isinstance(value, datetime.date | datetime.time):
             return value.isoformat()
         return str(value) if isinstance(value, decimal.Decimal) else value
+
+    def begin(self, cursor: Cursor) -> None:
+        cursor.execute("BEGIN")
 
     def may_pass(self, error: Exception) -> bool:
         # Locks and the disk; all other faults lie in the statement or the row.
@@ -148,11 +160,21 @@ class Postgres:
     def value(self, value: object) -> object:
         return value
 
-    def may_pass(self, error: Exception) -> bool:
-        # Lost connections, deadlocks, and exhausted resources of the server.
-        import psycopg
+    def begin(self, cursor: Cursor) -> None: ...
 
-        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    def may_pass(self, error: Exception) -> bool:
+        # Lost connections, deadlocks, and exhausted resources of the server; a server that only
+        # reads since a failover, and one that has ended an idle transaction.
+        import psycopg
+        from psycopg import errors
+
+        return isinstance(
+            error,
+            psycopg.OperationalError
+            | psycopg.InterfaceError
+            | errors.ReadOnlySqlTransaction
+            | errors.IdleInTransactionSessionTimeout,
+        )
 
 
 def database_of(url: str) -> Database:
@@ -223,7 +245,9 @@ class Session:
             if self._connection is None:
                 self._connection = self._connect()
             # All of a batch or nothing: a retry runs the whole batch over a new connection.
-            run(self._connection.cursor())
+            cursor = self._connection.cursor()
+            self._database.begin(cursor)
+            run(cursor)
             self._connection.commit()
         except BadRecord:
             self.close()
