@@ -495,6 +495,22 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     assert caught.value.where == str(tmp_path / "a.parquet")
 
 
+@pytest.mark.parametrize("group", [10, 100])
+def test_a_parquet_file_that_has_fewer_rows_by_now_is_told(
+    world: World, tmp_path: Path, group: int
+) -> None:
+    write_parquet(tmp_path / "a.parquet", rows(0, 50), group)
+    job = SourceJob(world, operator(FileSource.parquet(str(tmp_path))), 1, settings=SMALL)
+    while len(job.emitted) < 35:
+        job.step(0)
+    job.checkpoint(1)
+    write_parquet(tmp_path / "a.parquet", rows(0, 20), group)
+    job = job.killed()
+    with pytest.raises(StorageFailed, match="fewer rows") as caught:
+        job.run_to_end()
+    assert caught.value.where == str(tmp_path / "a.parquet")
+
+
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", rows(0, 1))
     with pytest.raises(ConfigError, match="no columns m") as caught:

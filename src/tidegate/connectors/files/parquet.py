@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from flinkformat.frozen import frozen
 from tidegate.connectors.files.splits import Block
 from tidegate.errors import BadRecord, ConfigError
-from tidegate.storage.store import open_stream
+from tidegate.storage.store import open_stream, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -53,7 +53,7 @@ class ParquetFormat:
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
         done = (split.offset or 0) + split.rows
         with _opened(stores, split.path) as file:
-            groups, row = _groups_left(file, split.start, split.end, done)
+            groups, row = _groups_left(file, split, done)
             columns = None if self.columns is None else list(self.columns)
             for batch in file.iter_batches(self.block_rows, row_groups=groups, columns=columns):
                 start, row = row, row + batch.num_rows
@@ -77,15 +77,21 @@ def runs(sizes: list[int], target: float) -> list[tuple[int, int]]:
     return parts
 
 
-def _groups_left(file: pq.ParquetFile, start: int, end: int, done: int) -> tuple[list[int], int]:
+def _groups_left(file: pq.ParquetFile, split: FileSplit, done: int) -> tuple[list[int], int]:
     """Unfinished row groups, and the row of the part at which the first one begins."""
     row = 0
-    for group in range(start, end):
-        rows = file.metadata.row_group(group).num_rows
-        if row + rows > done:
-            return list(range(group, end)), row
-        row += rows
-    return [], row
+    if split.end <= file.metadata.num_row_groups:
+        for group in range(split.start, split.end):
+            rows = file.metadata.row_group(group).num_rows
+            if row + rows > done:
+                return list(range(group, split.end)), row
+            row += rows
+        if row == done:
+            return [], row
+    raise shortened(
+        "The file has fewer rows than when it was found, or than what has been read of it",
+        where=split.path,
+    )
 
 
 @contextmanager
