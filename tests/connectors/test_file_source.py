@@ -590,8 +590,35 @@ def check_malformed_for_batches(world: World, tmp_path: Path, text: str) -> None
         FileSource.json(str(tmp_path / "b.json")).arrow().check()
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("place", ["", "/*", "/a.*"])
+def test_an_empty_file_has_no_rows_however_it_is_named(
+    world: World, tmp_path: Path, kind: str, place: str
+) -> None:
+    write, source = WRITERS[kind]
+    (tmp_path / f"a.{kind}").write_bytes(b"")
+    for made in (source(f"{tmp_path}/a.{kind}"), source(f"{tmp_path}{place}").arrow()):
+        assert made.unmatched == [] and read_all(world, made) == []
+    write(tmp_path / f"b.{kind}", rows(0, 3))
+    (tmp_path / f"a.b.{kind}").write_bytes((tmp_path / f"b.{kind}").read_bytes())
+    (tmp_path / f"b.{kind}").unlink()
+    assert read_all(world, source(f"{tmp_path}{place}")) == rows(0, 3)
+
+
+def test_an_empty_file_that_is_filled_later_is_read_then(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.json").touch()
+    source = FileSource.json(f"{tmp_path}/*.json").monitor_continuously(1_000)
+    job = SourceJob(world, operator(source), 1, settings=SMALL)
+    for ms in range(0, 4_000, 50):
+        if ms == 2_000:
+            write_json(tmp_path / "a.json", [{"n": 1}])
+        job.step(0)
+        world.pass_time(50)
+    assert job.emitted == [{"n": 1}]
+
+
 def test_a_file_without_columns_is_told_where_bad_rows_are_skipped_too(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "a").write_bytes(b"oops\n")
     with pytest.raises(BadRecord, match="No columns can be found"):
         FileSource.json(str(tmp_path / "a")).arrow().on_malformed("skip").check()
 

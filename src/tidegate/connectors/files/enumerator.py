@@ -104,8 +104,8 @@ class FileEnumerator:
 
     def _find(self) -> object:
         # Locations may overlap, and each file is read once.
-        found = [file for place in self._locations for file in files_at(self._stores, place)]
-        return list({file.path: file for file in found}.values())
+        found = {file.path: file for file in files_with_rows(self._stores, self._locations)}
+        return list(found.values())
 
     def _found(self, files: object) -> None:
         found = cast("list[FileInfo]", files)
@@ -185,6 +185,11 @@ def files_at(stores: Stores, location: str) -> Iterator[FileInfo]:
     for info in folder.list():
         if is_visible(info.path) and info.size:
             yield FileInfo(paths.join(folder.root, info.path), info.size)
+
+
+def files_with_rows(stores: Stores, locations: Sequence[str]) -> Iterator[FileInfo]:
+    """Files of some locations that are not empty: those have no rows, and no columns to find."""
+    return (file for place in locations for file in files_at(stores, place) if file.size)
 
 
 def check_location(stores: Stores, location: str, *, watched: bool) -> None:

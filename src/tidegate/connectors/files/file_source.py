@@ -13,6 +13,7 @@ from tidegate.connectors.files.enumerator import (
     FileEnumerator,
     check_location,
     files_at,
+    files_with_rows,
     is_pattern,
 )
 from tidegate.connectors.files.file_reader import FileReader
@@ -194,7 +195,7 @@ class FileSource:
         stores = Stores()
         for location in self.locations:
             check_location(stores, location, watched=not self.bounded)
-        first = next((f for place in self.locations for f in files_at(stores, place)), None)
+        first = next(files_with_rows(stores, self.locations), None)
         if first is not None:
             self.file_format.check(stores, first.path)
 
