@@ -21,7 +21,7 @@ from tests.operators.world import World
 from tests.properties import examples
 from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.file_source import FileSource
-from tidegate.errors import BadRecord, ConfigError, FileMissing, StorageFailed
+from tidegate.errors import BadRecord, ConfigError, FileMissing, RestoreRefused, StorageFailed
 from tidegate.model.duration import Duration
 from tidegate.model.elements import RowBatch
 from tidegate.model.settings import SlotSettings
@@ -266,6 +266,23 @@ def test_a_file_that_appears_later_is_read_and_after_a_restore_not_again(
     write_json(tmp_path / "c.json", [{"file": "c"}])
     run_for(restored, 3_000)
     assert restored.emitted == [{"file": "a"}, {"file": "b"}, {"file": "c"}]
+
+
+def test_a_source_that_kept_no_list_of_its_files_is_not_watched_from_its_savepoint_on(
+    world: World, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "a.json", rows(0, 20))
+    source = FileSource.json(str(tmp_path))
+    job = SourceJob(world, operator(source), 1, settings=SMALL)
+    while not job.emitted:
+        job.step(0)
+    savepoint = job.checkpoint(1)
+    with pytest.raises(RestoreRefused, match="all would be read again") as refused:
+        SourceJob(world, operator(source.monitor_continuously(1_000)), 1, savepoint)
+    assert "another uid" in refused.value.remedy and str(tmp_path) in refused.value.where
+    job = job.killed()
+    job.run_to_end()
+    assert job.emitted == rows(0, 20)
 
 
 def test_a_rate_holds_for_a_replay_over_all_readers(world: World, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api import ship
 from tidegate.connectors.files.splits import FileFormat, FileSplit
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, RestoreRefused
 from tidegate.storage import paths
 from tidegate.storage.store import FileInfo
 
@@ -71,9 +71,17 @@ class FileEnumerator:
         self._state = EnumeratorState()
         if restored is not None:
             self._state = ship.restored(EnumeratorState, restored, name="a file source")
+            if interval_ms is not None and self._state.cut and not self._state.seen:
+                raise RestoreRefused(
+                    "The files that were read are not known: the source had an end, and kept no "
+                    "list of them. Watched now, all would be read again",
+                    where=f"FileSource, {', '.join(locations)}",
+                    remedy="Leave out monitor_continuously to read what is left. To read all again "
+                    "give the source another uid and allow state that is not restored; to watch "
+                    "from some day on, give it a folder for the files that come.",
+                )
             # Where the files that were read are known, there may be more of them by now.
-            known = interval_ms is not None or bool(self._state.seen)
-            self._state.done = self._state.done and not known
+            self._state.done = self._state.done and interval_ms is None and not self._state.seen
 
     def start(self) -> None:
         if not self._state.done:
