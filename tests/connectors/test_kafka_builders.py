@@ -40,7 +40,9 @@ from tidegate.connectors.kafka.transactions import (
     TransactionName,
     connection_settings,
 )
+from tidegate.connectors.kafka.writer import Sending
 from tidegate.errors import BadRecord, FormatError
+from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.sinks.sink import SinkOperator
 
 NOBODY = "127.0.0.1:1"
@@ -384,6 +386,15 @@ def test_what_is_no_such_row_is_bad_or_passed_over(data: bytes) -> None:
     with pytest.raises(ValueError):
         builder.build().deserialize(data)
     assert builder.ignore_parse_errors().build().deserialize(data) is None
+
+
+def test_an_event_time_before_1970_is_refused_not_replaced_by_the_time_of_day() -> None:
+    sending = Sending({"bootstrap.servers": NOBODY, "log_level": "0"}, "operator 'out'")
+    with pytest.raises(BadRecord, match="event time of an element is -1 ms") as refused:
+        sending.send(RowBatch(["old"], [-1]), 0, records())
+    assert refused.value.where == "operator 'out', element 'old'"
+    assert sending.send(RowBatch(["none"], [MIN_TIMESTAMP_MS]), 0, records()) == 1
+    sending.producer.purge()
 
 
 def test_a_committable_names_a_transaction_and_nothing_secret() -> None:

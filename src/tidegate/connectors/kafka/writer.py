@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tidegate.api.rows.batches import as_rows
+from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.sink import Prepared
 from tidegate.connectors.kafka.cluster import fault, refused_properties
 from tidegate.errors import BadRecord, StorageFailed
+from tidegate.model.elements import MIN_TIMESTAMP_MS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -61,12 +62,14 @@ class Sending:
         times = rows.timestamps_ms
         for index in range(first, len(rows)):
             record = self._record(rows.values[index], schema)
-            ms = -1 if times is None else times[index]
+            ms = MIN_TIMESTAMP_MS if times is None else times[index]
             try:
-                if ms < 0:
+                if ms >= 0:
+                    produce(record.topic, record.value, record.key, timestamp=ms)
+                elif ms == MIN_TIMESTAMP_MS:
                     produce(record.topic, record.value, record.key)
                 else:
-                    produce(record.topic, record.value, record.key, timestamp=ms)
+                    raise self._before_1970(rows.values[index], ms)
             except BufferError:
                 return index
             except KafkaException as error:
@@ -101,6 +104,13 @@ class Sending:
             where=self._where,
             remedy="If it was fenced, another job or sink uses the same prefix of transactional "
             "ids. Else check topics, servers, and what this user may write.",
+        )
+
+    def _before_1970(self, element: object, ms: int) -> BadRecord:
+        return BadRecord(
+            f"The event time of an element is {ms} ms, and records of Kafka have none before 1970",
+            where=f"{self._where}, element {shown(element)}",
+            remedy="Assign another event time in front of the sink, or filter such elements.",
         )
 
     def _record(self, element: object, schema: KafkaRecordSerializationSchema) -> KafkaRecord:
