@@ -43,6 +43,7 @@ from tidegate.connectors.kafka.transactions import (
 from tidegate.connectors.kafka.writer import Sending
 from tidegate.errors import BadRecord, FormatError
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
+from tidegate.model.ids import CheckpointId
 from tidegate.operators.sinks.sink import SinkOperator
 
 NOBODY = "127.0.0.1:1"
@@ -483,9 +484,12 @@ def test_a_truth_value_is_no_decimal() -> None:
     assert builder.ignore_parse_errors().build().deserialize(b'{"price":true}') is None
 
 
-def reader_of(servers: str) -> KafkaReader:
-    """A reader whose calls on the pool are made at once."""
-    context: Any = SimpleNamespace(rows=7, read_ahead=lambda call, then: then(call()))
+Reading = Callable[[Callable[[], object], Callable[[object], None]], None]
+
+
+def reader_of(servers: str, read_ahead: Reading = lambda call, then: then(call())) -> KafkaReader:
+    """A reader whose calls on the pool are made at once, unless told otherwise."""
+    context: Any = SimpleNamespace(rows=7, read_ahead=read_ahead)
     properties = {"bootstrap.servers": servers, "group.id": "nobody", "log_level": "2"}
     return KafkaReader(context, properties, SimpleStringSchema(), commits=True, stops=True)
 
@@ -500,6 +504,19 @@ def test_a_source_that_reaches_no_broker_says_so_once(caplog: pytest.LogCaptureF
         reader.poll()
     [told] = caplog.messages
     assert NOBODY in told and "brokers are down" in told and "tries again" in told
+    reader.close()
+
+
+def test_offsets_of_checkpoints_that_all_fail_are_not_kept_for_ever() -> None:
+    asked = list[object]()
+    reader = reader_of(NOBODY, lambda call, then: asked.append(call))
+    reader.add_splits([KafkaSplit(KafkaTopicPartition("numbers", 0), 0, None)])
+    for number in range(1, 101):
+        reader.snapshot(CheckpointId(number))
+    reader.on_complete(CheckpointId(1))
+    assert asked == [], "its offsets were let go of"
+    reader.on_complete(CheckpointId(100))
+    assert len(asked) == 1
     reader.close()
 
 

@@ -48,6 +48,9 @@ _OF_ONE_BROKER: Final = (
 _WAIT_S: Final = 0.1
 """How long a call on the pool waits for a record."""
 
+_TAKEN_MAX: Final = 32
+"""Checkpoints under way whose offsets are kept for the group."""
+
 
 class Troubles:
     """Tells each kind of trouble of a client once, until records come again. Any thread may call.
@@ -213,6 +216,8 @@ class KafkaReader:
         """Partitions with the offsets of their next records, including ended ones."""
         if self._commits:
             self._taken[checkpoint] = {s.place: s.offset for s in self._splits.values()}
+            if len(self._taken) > _TAKEN_MAX:  # where one checkpoint after another fails
+                del self._taken[min(self._taken)]
         return tuple(self._splits.values())
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
