@@ -263,6 +263,26 @@ def test_records_behind_a_barrier_that_came_while_a_restore_committed_hold_no_re
 
 
 @pytest.mark.feature("F286")
+def test_no_checkpoint_completes_ahead_of_the_abort_of_what_it_would_hide(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    made = sink(kafka, topic).build()
+    first = opened(world, made)
+    first.snapshot(1)
+    first.rows(2)
+    until(lambda: kafka.values(topic, committed=False) == ["2"], "the record has arrived")
+    killed(world)
+    second = Hosted(SinkOperator(made), world, restored=CheckpointId(1), attempt=1)
+    cut = second.cut(2)
+    assert cut.durable is not None
+    world.wait_for(cut.durable)
+    assert state_of(kafka, made, id_of(topic, 2)) != ONGOING
+    assert second.cut(3).durable is None
+    second.operator.close()
+
+
+@pytest.mark.feature("F286")
 def test_a_fresh_start_aborts_what_was_left_by_more_subtasks_and_no_others(
     kafka: KafkaServer, world: World
 ) -> None:

@@ -148,7 +148,9 @@ class TransactionalWriter:
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         transaction, self._current = self._current, None
         if transaction is None:
-            return Prepared()
+            # A checkpoint hides lower numbers from the next attempt, so none completes before what
+            # has them is aborted.
+            return Prepared(durable=self._openings.clearing)
         loop = asyncio.get_running_loop()
         self._flushed, sealed = loop.create_future(), loop.create_future()
         self._context.start(self._seal(transaction, self._flushed, sealed))
@@ -243,6 +245,11 @@ class Openings:
                 self._opened[number] = asyncio.get_running_loop().create_future()
                 self._context.start(self._open(number, self._opened[number]))
         return self._opened[first]
+
+    @property
+    def clearing(self) -> Awaitable[object] | None:
+        """End of the abort of what earlier attempts have left open; None once that is over."""
+        return None if self._cleared.done() else asyncio.shield(self._cleared)
 
     def late(self) -> None:
         """Records wait for an opening: one more is opened ahead from now on."""
