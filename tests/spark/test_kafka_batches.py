@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.kafka import KafkaServer
+from tests.e2e.restores import RESTORE_PATH
 from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import kill_slot, until, wait_completed
 from tidegate import (
@@ -66,6 +67,19 @@ def sums(
     texts = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "numbers")
     keyed = texts.uid("numbers").map(int, Types.LONG()).uid("ints").key_by(lambda n: n % KEYS)
     keyed.process(Sums(), Types.STRING()).uid("sums").sink_to(sink).uid("topic")
+
+
+def test_a_batch_reads_what_has_come_since_the_one_before(jobs: Jobs, kafka: KafkaServer) -> None:
+    topics = kafka.topic(3), kafka.topic(2)
+    savepoint = None
+    for last in (HISTORY, ALL):
+        kafka.write(topics[0], range(1 if savepoint is None else HISTORY + 1, last + 1))
+        env = jobs.env(2, **({} if savepoint is None else {RESTORE_PATH: savepoint}))
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        sums(env.end_with_savepoint(jobs.folder / "savepoints"), kafka, topics, live=False)
+        savepoint = env.execute("batch").get_savepoint()
+        found = [json.loads(value)[0] for value in kafka.values(topics[1])]
+        assert sorted(found) == list(range(1, last + 1))
 
 
 @pytest.mark.feature("F303")
