@@ -57,7 +57,7 @@ def with_article(kind: type) -> str:
 
 
 def as_error(raised: BaseException) -> Exception:
-    """What was raised, as an error that a future can hold and that does not end the loop."""
+    """An exception as an error that a future can hold and that does not end the loop."""
     if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
         return raised
     return RuntimeError(f"the call raised {raised!r}").with_traceback(raised.__traceback__)
