@@ -276,8 +276,13 @@ class OperatorTasks(Protocol):
     metrics: MetricGroup
     remarks: list[Remark]
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Runs a blocking call on the slot's pool."""
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]:
+        """Runs a blocking call on the slot's pool, or on threads of the operator's own.
+
+        Either way the operator is closed only once the call has returned.
+        """
         ...
 
     def threads(self, limit: int) -> Threads:

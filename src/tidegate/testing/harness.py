@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flinkformat.snapshots import SubtaskState
-    from tidegate.api.operator import Operator
+    from tidegate.api.operator import Operator, Threads
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.rows.conversion import Convert
     from tidegate.datastream.stream import DataStream
@@ -517,7 +517,9 @@ class StepSubtask:
     def is_writing(self, checkpoint: CheckpointId) -> bool:
         return False
 
-    async def run_blocking(self, call: Callable[[], object]) -> object:
+    async def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> object:
         return call()
 
     def threads(self, limit: int) -> _InTheTestsThread:

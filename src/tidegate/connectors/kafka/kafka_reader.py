@@ -2,7 +2,7 @@
 
 The consumer is told what to read (``assign``) and never joins its group: a rebalance would move
 partitions behind the back of the checkpoints. librdkafka fetches on threads of its own, so the loop
-takes what is there; only where nothing is there does a call wait for more, on the pool.
+takes what is there; only where no more is there does a call wait for it, on a thread beside.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OF_ONE_BROKER: Final = (
 """Troubles of one connection, which mean nothing while others are there."""
 
 _WAIT_S: Final = 0.1
-"""How long a call on the pool waits for a record."""
+"""How long a call waits for a record; between two of them partitions can be assigned."""
 
 
 class Troubles:
@@ -76,8 +76,8 @@ class Troubles:
 class GroupOffsets:
     """Commits one checkpoint's offsets at a time, and the newest next.
 
-    Those of a group that does not answer would fill the pool. commit: blocks. read_ahead: of the
-    reader's context.
+    Commits to a group that does not answer would else take the thread that waits for records.
+    commit: blocks. read_ahead: of the reader's context.
     """
 
     def __init__(

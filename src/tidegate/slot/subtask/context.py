@@ -49,7 +49,9 @@ class OperatorHost(Protocol):
         """False while an operator of the subtask holds its input back."""
         ...
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]: ...
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]: ...
 
     def threads(self, limit: int) -> Threads: ...
 
@@ -115,8 +117,10 @@ class _Tasks:
         context.run(WORKS_FOR.set, self._info)
         return context.run(call, *args, **named)
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self.named(self._host.run_blocking, call)
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]:
+        return self.named(self._host.run_blocking, call, on=on)
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         self.named(self._host.start, coroutine)

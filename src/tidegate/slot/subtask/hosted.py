@@ -215,8 +215,10 @@ class HostedSubtask:
     def skipped(self, rows: int) -> None:
         self.subtask.input.rows_skipped += rows
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._blocking.run(call)
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]:
+        return self._blocking.run(call, on=on)
 
     def threads(self, limit: int) -> Threads:
         return DaemonThreads(limit)

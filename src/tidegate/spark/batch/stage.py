@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import structlog
 
-    from tidegate.api.operator import Combiner, VertexPlan
+    from tidegate.api.operator import Combiner, Threads, VertexPlan
     from tidegate.errors import TidegateError
     from tidegate.model.control import CheckpointDeclined, SlotInvitation, SubtaskFigures
     from tidegate.model.elements import Barrier, Mark, OperatorEvent
@@ -289,8 +289,10 @@ class StageHost:
     def skipped(self, rows: int) -> None:
         self.subtask.input.rows_skipped += rows
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self.resources.calls.run(call)
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]:
+        return self.resources.calls.run(call, on=on)
 
     def threads(self, limit: int) -> DaemonThreads:
         return DaemonThreads(limit)
