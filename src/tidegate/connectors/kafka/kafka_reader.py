@@ -166,15 +166,16 @@ class KafkaReader:
         if self._waiting or self._all_ended:
             return None
         self._check_client(self._troubles.fatal)
-        held, self._held = self._held, []
-        messages = held + self._consumer.consume(max(1, self._context.rows - len(held)), 0)
+        messages, self._held = self._held, []
+        left = self._context.rows - len(messages)
+        if left > 0:
+            messages += self._consumer.consume(left, 0)
         batch = self._take(messages)
-        if len(batch):
-            return batch
-        if not self._all_ended:
+        # Where fewer came than were asked for, another look would find nothing: wait at once.
+        if (len(messages) < self._context.rows or not len(batch)) and not self._all_ended:
             self._waiting = True
             self._context.read_ahead(lambda: self._consumer.poll(_WAIT_S), self._arrived)
-        return None
+        return batch if len(batch) else None
 
     def _arrived(self, result: object) -> None:
         self._waiting = False
