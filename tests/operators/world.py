@@ -403,6 +403,8 @@ class FakeContext:
     def wake(self) -> None:
         self.woken = True
 
+    poll_soon = wake
+
     def wake_at(self, monotonic_ms: int) -> None:
         self.wake_ms = monotonic_ms
 

@@ -198,7 +198,7 @@ class World:
     def unasked(self, *_: object) -> NoReturn:
         raise AssertionError("operators of these tests do nothing beside their batches")
 
-    run_blocking = threads = wake = wake_at = skipped = unasked
+    run_blocking = threads = wake = poll_soon = wake_at = skipped = unasked
 
     def __init__(
         self,

@@ -304,6 +304,10 @@ class OperatorTasks(Protocol):
         """Asks for ``on_ready`` (of a source: ``poll``) soon; may be called from coroutines."""
         ...
 
+    def poll_soon(self) -> None:
+        """Asks for ``poll`` of a source soon; operators behind it have nothing to be told."""
+        ...
+
     def takes_input(self) -> bool:
         """True if the subtask reads its input; False while an operator holds it back."""
         ...

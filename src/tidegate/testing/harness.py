@@ -477,6 +477,9 @@ class StepSubtask:
     def wake(self) -> None:
         self._subtask.wake()
 
+    def poll_soon(self) -> None:
+        self._subtask.poll_soon()
+
     def wake_at(self, at_ms: int) -> None:
         self._loop.wake_at(at_ms, self.wake)
 

@@ -239,7 +239,7 @@ class _ReaderContext:
             then(await self._context.tasks.run_blocking(call, on=self._threads))
         except Exception as error:
             raise user_code_failed(error, operator=self._name, call="reader") from error
-        self._context.tasks.wake()
+        self._context.tasks.poll_soon()
 
     def close(self) -> None:
         self._threads.close()

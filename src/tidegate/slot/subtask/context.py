@@ -63,6 +63,10 @@ class OperatorHost(Protocol):
         """Ask for a turn in which operators are told that they are ready."""
         ...
 
+    def poll_soon(self) -> None:
+        """Ask for a turn in which the source is polled."""
+        ...
+
     def wake_at(self, at_ms: int) -> None: ...
 
     def skipped(self, rows: int) -> None: ...
@@ -108,6 +112,7 @@ class _Tasks:
         self.remarks: list[Remark] = []
         self.threads = host.threads
         self.wake = host.wake
+        self.poll_soon = host.poll_soon
         self.skipped = host.skipped
         self._info = info
         self._host = host

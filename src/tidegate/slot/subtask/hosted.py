@@ -205,6 +205,9 @@ class HostedSubtask:
     def wake(self) -> None:
         self._act(self.subtask.wake)
 
+    def poll_soon(self) -> None:
+        self._act(self.subtask.poll_soon)
+
     def wake_at(self, at_ms: int) -> None:
         self.call_at(at_ms, self.subtask.wake)
 

@@ -279,6 +279,10 @@ class StageHost:
         self.subtask.wake()
         self.moved.set()
 
+    def poll_soon(self) -> None:
+        self.subtask.poll_soon()
+        self.moved.set()
+
     def wake_at(self, at_ms: int) -> None:
         self.call_at(at_ms, self.wake)
 
