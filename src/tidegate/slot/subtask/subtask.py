@@ -201,7 +201,6 @@ class Subtask:
 
     def granted(self) -> None:
         self._checkpointing.granted()
-        self._host.ready()
 
     def event(self, operator: OperatorId, event: OperatorEvent) -> None:
         for chained in self.chain.operators:
