@@ -282,5 +282,10 @@ class Outputs:
                 channel.flush()
 
     @property
+    def gathers(self) -> bool:
+        """True if rows are gathered in a channel."""
+        return any(channel.gathering_since_ms is not None for channel in self.channels)
+
+    @property
     def has_sent(self) -> bool:
         return self.room.waiting == 0
