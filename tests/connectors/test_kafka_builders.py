@@ -31,7 +31,7 @@ from tidegate.connectors import (
     KafkaTopicSelector,
     SimpleStringSchema,
 )
-from tidegate.connectors.kafka import cluster
+from tidegate.connectors.kafka import cluster, kafka_reader
 from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
 from tidegate.connectors.kafka.kafka_reader import GroupOffsets, KafkaReader
 from tidegate.connectors.kafka.offsets import KafkaSplit
@@ -534,3 +534,112 @@ def test_offsets_are_committed_one_checkpoint_at_a_time_and_the_newest_next() ->
         call, then = under_way.pop()
         then(call())
     assert committed == [10, 30]
+
+
+class Fetched:
+    """A record of partition 0 of the topic numbers, as Kafka's client gives it."""
+
+    def __init__(self, offset: int, value: bytes | None) -> None:
+        self.offset, self.value = (lambda: offset), (lambda: value)
+
+    topic = staticmethod(lambda: "numbers")
+    partition = staticmethod(lambda: 0)
+    error = staticmethod(lambda: None)
+    timestamp = staticmethod(lambda: (1, 1_000))
+
+
+class Client:
+    """Kafka's client with some records at hand. asked: how many were asked for, each time."""
+
+    def __init__(self, *values: bytes | None) -> None:
+        self.at_hand = [Fetched(offset, value) for offset, value in enumerate(values)]
+        self.asked = list[int]()
+
+    def __call__(self, settings: object) -> "Client":
+        return self
+
+    def consume(self, most: int, wait_s: float) -> list[Fetched]:
+        self.asked.append(most)
+        taken, self.at_hand = self.at_hand[:most], self.at_hand[most:]
+        return taken
+
+    def poll(self, wait_s: float) -> Fetched | None:
+        return self.at_hand.pop(0) if self.at_hand else None
+
+    def assign(self, partitions: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Reading:
+    """A reader of a client, and the calls that it has under way."""
+
+    def __init__(
+        self, client: Client, patch: pytest.MonkeyPatch, rows: int, stop: int | None = None
+    ) -> None:
+        patch.setattr(kafka_reader, "Consumer", client)
+        self.under_way = list[Any]()
+        context: Any = SimpleNamespace(
+            rows=rows, read_ahead=lambda call, then: self.under_way.append((call, then))
+        )
+        properties = {"bootstrap.servers": NOBODY}
+        schema = SimpleStringSchema()
+        self.reader = KafkaReader(context, properties, schema, commits=True, stops=True)
+        self.reader.add_splits([KafkaSplit(KafkaTopicPartition("numbers", 0), 0, stop)])
+
+    def poll(self) -> list[object] | None:
+        batch: Any = self.reader.poll()
+        return None if batch is None else batch.values
+
+    def wait(self) -> None:
+        """What is under way comes back."""
+        [(call, then)] = self.under_way
+        self.under_way.clear()
+        then(call())
+
+    @property
+    def offset(self) -> int:
+        [split] = self.reader.snapshot(CheckpointId(1))
+        return split.offset
+
+
+def test_a_reader_that_gets_fewer_records_than_it_asks_for_waits_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client(b"a", b"b")
+    reading = Reading(client, monkeypatch, rows=7)
+    assert reading.poll() == ["a", "b"]
+    assert len(reading.under_way) == 1 and not reading.reader.finished
+    assert reading.poll() is None and client.asked == [7], "there is nothing to look for"
+    client.at_hand = [Fetched(2, b"c"), Fetched(3, b"d")]
+    reading.wait()
+    assert reading.offset == 2, "what was read ahead is not taken yet"
+    assert reading.poll() == ["c", "d"] and reading.offset == 4
+    assert client.asked == [7, 6] and len(reading.under_way) == 1
+
+
+def test_a_reader_takes_no_more_records_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    reading = Reading(client, monkeypatch, rows=1)
+    assert reading.poll() is None
+    client.at_hand = [Fetched(0, b"a"), Fetched(1, b"b")]
+    reading.wait()
+    assert reading.poll() == ["a"] and reading.offset == 1
+    assert reading.under_way == [], "more may be at hand"
+    assert reading.poll() == ["b"] and client.asked == [1, 1]
+
+
+def test_a_reader_waits_behind_records_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(Client(None, b"b"), monkeypatch, rows=1)
+    assert reading.poll() is None
+    reading.wait()
+    assert reading.poll() == ["b"] and reading.offset == 2
+
+
+def test_a_reader_that_has_come_to_the_end_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading = Reading(Client(b"a", b"b"), monkeypatch, rows=7, stop=2)
+    reading.reader.no_more_splits()
+    assert reading.poll() == ["a", "b"]
+    assert reading.under_way == [] and reading.reader.finished

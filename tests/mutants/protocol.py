@@ -187,6 +187,12 @@ PROTOCOL = [
         "        return self.released",
     ),
     Mutant(
+        "a subtask that has room again gets no turn",
+        "slot/channels/links.py",
+        "        if has_room_again:\n",
+        "        if False:\n",
+    ),
+    Mutant(
         "a notification is told a second time, and an older one too",
         "slot/subtask/ending.py",
         "if self._completed is not None and checkpoint <= self._completed:",

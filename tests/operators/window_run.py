@@ -64,7 +64,8 @@ class Host:
     def __init__(self, clock: StepClock, alarms: list[int]) -> None:
         self.clock = clock
         self.wake_at = alarms.append
-        self.run_blocking = self.threads = self.start = self.wake = self.skipped = _unasked
+        self.run_blocking = self.threads = self.start = self.skipped = _unasked
+        self.wake = self.poll_soon = _unasked
 
 
 def _unasked(*_: object) -> object:

@@ -98,7 +98,8 @@ class World:
     def pass_time(self, ms: int) -> None:
         self.loop.run_until_complete(asyncio.sleep(ms / 1000))
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+    def run_blocking(self, call: Callable[[], object], *, on: object = None) -> Awaitable[object]:
+        """Have a call made in turn with all others, on whatever threads it was to be."""
         future: asyncio.Future[object] = self.loop.create_future()
         self._calls.append((call, future))
         return future
@@ -401,6 +402,8 @@ class FakeContext:
 
     def wake(self) -> None:
         self.woken = True
+
+    poll_soon = wake
 
     def wake_at(self, monotonic_ms: int) -> None:
         self.wake_ms = monotonic_ms

@@ -1,17 +1,17 @@
-"""Calls on the pool outlive the subtask that made them; its operators are closed after them."""
+"""Blocking calls outlive the subtask that made them; its operators are closed after them."""
 
 import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
 import structlog
 
-from tests.slot.cluster import Cluster, run
+from tests.slot.cluster import Cluster, line, run, vertex
 from tests.slot.operators import NOTHING, ONE_BY_ONE
 from tests.worlds.subtask import Recorder, ScriptedSource
 from tidegate.api.operator import Operator, OperatorContext, Output, Steps
@@ -20,6 +20,7 @@ from tidegate.connectors.files.file_sink import FileSink
 from tidegate.model.control import Cancel, CheckpointAcknowledged, ExecutionState, Release
 from tidegate.model.elements import Batch
 from tidegate.operators.sinks.sink import SinkOperator
+from tidegate.operators.sources.source import SourceReaderOperator
 from tidegate.slot.subtask import hosted
 from tidegate.storage.store import Writer, Written
 
@@ -192,3 +193,84 @@ def test_a_call_that_never_ends_is_told_of_and_keeps_no_slot_waiting(
         await cluster.pool_is_idle()
 
     run(lambda: Cluster(ONE_BY_ONE, calling(log, hold), threads=True), work, monkeypatch)
+
+
+class Idle:
+    """A source whose readers wait for records that do not come, and each of them as well."""
+
+    bounded = False
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+        self.waiting = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.asked = False
+
+    def reader(self, context: Any) -> "Idle":
+        made = Idle(self.log)
+        made.waiting, made.go_on, made.context = self.waiting, self.go_on, context
+        return made
+
+    finished = wants_splits = False
+
+    def poll(self) -> None:
+        if not self.asked:
+            self.asked = True
+            self.context.read_ahead(self._wait, lambda _: None)
+
+    def _wait(self) -> None:
+        self.waiting.release()
+        assert self.go_on.wait(HELD_S)
+        self.log.append(f"{self.context.subtask} has waited")
+
+    def close(self) -> None:
+        self.log.append(f"{self.context.subtask} is closed")
+
+    async def all_wait(self, readers: int) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(readers):
+            assert await loop.run_in_executor(None, self.waiting.acquire, True, HELD_S)
+
+
+@pytest.fixture
+def idle() -> Iterator[Idle]:
+    idle = Idle([])
+    yield idle
+    idle.go_on.set()
+
+
+class Opened(Recorder):
+    """Shows the context that it is opened with."""
+
+    def open(self, context: OperatorContext) -> None:
+        self.context = context
+
+
+def test_readers_that_wait_for_records_keep_nobody_else_waiting_and_are_closed_after_that(
+    monkeypatch: pytest.MonkeyPatch, idle: Idle
+) -> None:
+    readers = 5
+    sink = Opened("sink", [])
+
+    class Operators(dict[str, list[Operator]]):
+        def __getitem__(self, name: str) -> list[Operator]:
+            return [sink if name == "sink" else SourceReaderOperator(idle)]  # type: ignore[arg-type]
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        *sources, _ = await cluster.deploy([slot] * readers)
+        await idle.all_wait(readers)
+        async with asyncio.timeout(HELD_S):
+            assert await sink.context.tasks.run_blocking(lambda: "at once") == "at once"
+        for source in sources:
+            cluster.tell(slot, Cancel(source))
+            await cluster.changed_to(source, ExecutionState.CANCELED)
+        await cluster.settle()
+        assert idle.log == []
+        idle.go_on.set()
+        await cluster.eventually(lambda: len(idle.log) == 2 * readers)
+        for reader in range(readers):
+            assert idle.log.index(f"{reader} has waited") < idle.log.index(f"{reader} is closed")
+
+    many = line(vertex("source", readers), vertex("sink"))
+    run(lambda: Cluster(many, Operators(), threads=True), work, monkeypatch)

@@ -51,11 +51,14 @@ class Reading:
 
     execution = execution()
 
+    def __init__(self) -> None:
+        self.grants = self.turns = 0
+
     def ready(self) -> None:
-        """It has no turns."""
+        self.turns += 1
 
     def granted(self) -> None:
-        """It has nothing to send."""
+        self.grants += 1
 
     def fail(self, error: Exception) -> None:
         raise error
@@ -99,6 +102,21 @@ def test_rows_that_come_are_counted_with_their_bytes() -> None:
     arrow = ArrowBatch(pa.record_batch({"v": [1]}))
     receiving.frame(frame(FrameKind.ELEMENT, body=element(arrow)))
     assert channel.rows_came == 2 and len(channel.queue) == 3
+
+
+def test_credit_gives_a_turn_only_to_a_subtask_that_waits_for_room() -> None:
+    sending, linked, room = links(), Reading(), Room()
+    output = ChannelOutput(CHANNEL, SlotSettings(), Into([]), room)
+    sending.add_output(linked, output)
+    sending.frame(frame(FrameKind.CREDIT, number=1))
+    assert (linked.grants, linked.turns) == (1, 0)
+    while not room.waiting:
+        output.arrow(ArrowBatch(pa.record_batch({"v": [1]})))
+    output.arrow(ArrowBatch(pa.record_batch({"v": [1]})))
+    sending.frame(frame(FrameKind.CREDIT, number=1))
+    assert (linked.grants, linked.turns) == (2, 0), "one batch waits still"
+    sending.frame(frame(FrameKind.CREDIT, number=1))
+    assert (linked.grants, linked.turns) == (3, 1)
 
 
 def test_a_size_reaches_the_sender_of_its_deployment_only() -> None:

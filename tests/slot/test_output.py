@@ -211,11 +211,12 @@ def test_without_credit_elements_wait_in_order_and_the_subtask_has_no_room() -> 
     second.rows(rows(10), 0)
     assert sent.room.waiting == 2
     assert sent.batches(0) == [rows(1)] and sent.batches(1) == [rows(9)]
-    first.granted(1)
+    assert not first.granted(1), "the other one waits still"
     assert sent.room.waiting == 1
     assert sent.batches(0) == [rows(1), rows(2), Watermark(1)]
-    second.granted(1)
+    assert second.granted(1)
     assert sent.room.waiting == 0
+    assert not second.granted(1), "it had room by then"
 
 
 def test_the_time_without_room_is_that_in_which_any_channel_waits() -> None:

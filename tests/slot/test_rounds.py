@@ -35,7 +35,7 @@ class Loop:
         self.snapshot = Snapshot()
         self.runnable = False
         self.rounds.encode(cast("Any", self.snapshot))
-        outputs = SimpleNamespace(flush_older_than=lambda before_ms: None)
+        outputs = SimpleNamespace(gathers=False)
         subtask = SimpleNamespace(
             execution=EXECUTION,
             is_urgent=False,
@@ -76,3 +76,29 @@ def test_slices_are_long_once_the_input_has_waited_at_each_look_for_a_while() ->
     assert loop.round(more=True) == SETTINGS.slice_busy_ms
     assert loop.round(more=False) == SETTINGS.slice_idle_ms
     assert loop.round(more=True) == SETTINGS.slice_idle_ms
+
+
+class Gathering(SimpleNamespace):
+    """A subtask with rows to flush, or without; notes how it is asked to."""
+
+    def __init__(self, number: int, *, gathers: bool) -> None:
+        self.flushed: list[object] = []
+        self.execution = EXECUTION._replace(attempt=Attempt(number))
+        self.state = ExecutionState.RUNNING
+        self.outputs = SimpleNamespace(
+            gathers=gathers,
+            flush=lambda: self.flushed.append("all"),
+            flush_older_than=self.flushed.append,
+        )
+
+
+def test_subtasks_that_gather_nothing_are_not_asked_to_flush() -> None:
+    clock = ManualClock()
+    rounds = Rounds(clock)
+    gathering, empty = Gathering(0, gathers=True), Gathering(1, gathers=False)
+    for subtask in (gathering, empty):
+        rounds.subtasks[subtask.execution] = cast("Any", subtask)
+    rounds.work(SETTINGS)
+    rounds.flush()
+    older_than_ms = clock.monotonic_ms() - SETTINGS.buffer_timeout_ms
+    assert (gathering.flushed, empty.flushed) == ([older_than_ms, "all"], [])

@@ -35,6 +35,9 @@ class Record:
 
 
 Wide = make_dataclass("Wide", [f"f{n}" for n in range(11)])
+MANY = 16
+"""So many rows at once are made columns though nobody evaluates them."""
+
 KEY = KeyBy(selector=lambda pair: pair[0], key_type=Types.LONG())
 CALLED_KEY = KeyBy(selector=lambda pair: str(pair[0]))
 NUMBER = KeyBy(selector=lambda number: number * 3 % 7)
@@ -96,16 +99,16 @@ def test_rows_of_numbers_are_keyed_as_columns_with_the_same_results(
     key: KeyBy, values: list[object], channels: int
 ) -> None:
     found: list[object] = []
-    for trace in (False, True):
+    for trace, read_as_columns in ((False, True), (True, True), (True, False)):
         sent = Sent(channels, rows=16)
-        route = sent.route(Partitioner.HASH, key=key, trace=trace)
+        route = sent.route(Partitioner.HASH, key=key, trace=trace, read_as_columns=read_as_columns)
         for start in range(0, len(values), 10):
             part = values[start : start + 10]
             route.batch(RowBatch(part, list(range(len(part)))), 0)
         sent.flushed()
         found.append(keyed_rows(sent))
-        assert any(columns_of(sent)) == (trace and key is not CALLED_KEY)
-    assert found[0] == found[1]
+        assert any(columns_of(sent)) == (trace and read_as_columns and key is not CALLED_KEY)
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize(
@@ -126,9 +129,9 @@ def test_rows_of_many_fields_are_columns_for_who_evaluates_columns(
     by = {dict: lambda row: row["k"], Record: attrgetter("k"), Wide: attrgetter("f0")}
     key = KeyBy(selector=by.get(type(value), (lambda row: row) if value == 1 else itemgetter(0)))
     for read_as_columns in (True, False):
-        sent = Sent(1)
+        sent = Sent(1, rows=MANY)
         route = sent.route(Partitioner.HASH, key=key, read_as_columns=read_as_columns)
-        route.batch(rows(value), 0)
+        route.batch(rows(*[value] * MANY), 0)
         sent.flushed()
         assert columns_of(sent) == [read_as_columns or of_columns]
 
@@ -140,6 +143,15 @@ def test_rows_that_are_no_columns_are_not_tried_again() -> None:
         route.batch(rows(*batch), 0)
         sent.flushed()
     assert columns_of(sent) == [True, False, False]
+
+
+def test_few_rows_stay_rows_for_who_looks_at_rows_and_say_nothing_of_later_ones() -> None:
+    sent = Sent(1, rows=MANY)
+    route = sent.route(Partitioner.HASH, key=KEY, read_as_columns=False)
+    for row, count in (((1, 2), 1), ((1, b"x"), MANY - 1), ((1, 2), MANY)):
+        route.batch(rows(*[row] * count), 0)
+        sent.flushed()
+    assert columns_of(sent) == [False, False, True]
 
 
 IDENTITY = KeyBy(selector=lambda value: value)

@@ -78,6 +78,20 @@ def test_prepare_broadcast_snapshot_where_the_driver_triggers_a_source() -> None
     assert log == ORDER
 
 
+def test_a_source_that_has_read_ahead_is_polled_and_nobody_else_is_woken() -> None:
+    log: list[str] = []
+    source = ScriptedSource("head", log, [Polled.NOTHING, 1, Polled.NOTHING, Polled.NOTHING])
+    world = World(source, Recorder("tail", log), inputs=0).start()
+    log.clear()
+    world.subtask.poll_soon()
+    world.run()
+    assert log == ["head: polled 1", "tail: rows [1]"]
+    log.clear()
+    world.subtask.wake()
+    world.run()
+    assert log == ["head: ready", "tail: ready"]
+
+
 @pytest.mark.feature("F092")
 def test_what_an_operator_held_back_leaves_before_the_barrier() -> None:
     class MiniBatch(Recorder):

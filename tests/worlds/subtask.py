@@ -198,7 +198,7 @@ class World:
     def unasked(self, *_: object) -> NoReturn:
         raise AssertionError("operators of these tests do nothing beside their batches")
 
-    run_blocking = threads = wake = wake_at = skipped = unasked
+    run_blocking = threads = wake = poll_soon = wake_at = skipped = unasked
 
     def __init__(
         self,
@@ -309,8 +309,13 @@ class World:
         return self
 
     def grant(self, channel: int = 0) -> None:
-        self.outputs[channel].granted(1)
+        could_go_on = self.subtask.runnable
+        has_room_again = self.outputs[channel].granted(1)
         self.subtask.granted()
+        if has_room_again:
+            self.ready()
+        told = has_room_again or could_go_on
+        assert told or not self.subtask.runnable, "a subtask that may go on again is told"
 
     def pass_time(self, ms: int) -> "World":
         """Time passes, and what was to be called in it is."""

@@ -276,8 +276,13 @@ class OperatorTasks(Protocol):
     metrics: MetricGroup
     remarks: list[Remark]
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Runs a blocking call on the slot's pool."""
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]:
+        """Runs a blocking call on the slot's pool, or on threads of the operator's own.
+
+        Either way the operator is closed only once the call has returned.
+        """
         ...
 
     def threads(self, limit: int) -> Threads:
@@ -297,6 +302,10 @@ class OperatorTasks(Protocol):
 
     def wake(self) -> None:
         """Asks for ``on_ready`` (of a source: ``poll``) soon; may be called from coroutines."""
+        ...
+
+    def poll_soon(self) -> None:
+        """Asks for ``poll`` of a source soon; operators behind it have nothing to be told."""
         ...
 
     def takes_input(self) -> bool:

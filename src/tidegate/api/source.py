@@ -51,7 +51,10 @@ class ReaderContext(Protocol):
         ...
 
     def read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Runs a call on the pool, passes its result to ``then`` on the loop, then polls."""
+        """Runs a call on a thread, passes its result to ``then`` on the loop, then polls.
+
+        The threads are the reader's own, at most two: calls may wait as long as they like.
+        """
         ...
 
     def wake_at(self, monotonic_ms: int) -> None:

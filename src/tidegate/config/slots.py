@@ -124,7 +124,8 @@ UPLOAD_THREADS: Final = ConfigOption(
     "tidegate.io.threads",
     IntegerType(at_least=1, at_most=256),
     4,
-    "Number of threads of a slot for uploads and for connectors' blocking calls.",
+    "Number of threads of a slot for uploads and for connectors' blocking calls. Readers wait for "
+    "records on threads of their own.",
 )
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (

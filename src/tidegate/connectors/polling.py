@@ -64,7 +64,7 @@ class PollingSource(ABC, Generic[Position]):
     """A source that polls for pages, such as a paged API, a queue, or a growing table.
 
     Each reader works on a copy of the object: attributes that `open` sets, such as a connection,
-    are its own and need not be picklable. `open` and `poll` run on a thread of the slot's pool and
+    are its own and need not be picklable. `open` and `poll` run on a thread of the reader's own and
     may block; `close` is called once none of them is under way. Calls of a reader never overlap.
     """
 

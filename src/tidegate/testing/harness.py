@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flinkformat.snapshots import SubtaskState
-    from tidegate.api.operator import Operator
+    from tidegate.api.operator import Operator, Threads
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.rows.conversion import Convert
     from tidegate.datastream.stream import DataStream
@@ -477,6 +477,9 @@ class StepSubtask:
     def wake(self) -> None:
         self._subtask.wake()
 
+    def poll_soon(self) -> None:
+        self._subtask.poll_soon()
+
     def wake_at(self, at_ms: int) -> None:
         self._loop.wake_at(at_ms, self.wake)
 
@@ -517,7 +520,9 @@ class StepSubtask:
     def is_writing(self, checkpoint: CheckpointId) -> bool:
         return False
 
-    async def run_blocking(self, call: Callable[[], object]) -> object:
+    async def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> object:
         return call()
 
     def threads(self, limit: int) -> _InTheTestsThread:

@@ -24,7 +24,7 @@ from tidegate.upgrade.recording import RecordingStates
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from tidegate.api.operator import Operator
+    from tidegate.api.operator import Operator, Threads
     from tidegate.clock import Clock
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId, OperatorId
@@ -148,7 +148,9 @@ class _Nowhere:
     def takes_input(self) -> bool:
         return self._operator.takes_input
 
-    async def run_blocking(self, call: Callable[[], object]) -> object:
+    async def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> object:
         return await asyncio.get_running_loop().create_future()
 
     def threads(self, limit: int) -> DaemonThreads:
@@ -160,6 +162,8 @@ class _Nowhere:
     def wait(self, awaited: Awaitable[object], waiting: Waiting) -> None: ...
 
     def wake(self) -> None: ...
+
+    def poll_soon(self) -> None: ...
 
     def wake_at(self, at_ms: int) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Reading parts of files in a slot: the pool reads ahead, the loop takes what is there."""
+"""Reading parts of files in a slot: a thread reads ahead, the loop takes what is there."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The consumer is told what to read (``assign``) and never joins its group: a rebalance would move
 partitions behind the back of the checkpoints. librdkafka fetches on threads of its own, so the loop
-takes what is there; only where nothing is there does a call wait for more, on the pool.
+takes what is there; only where no more is there does a call wait for it, on a thread beside.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OF_ONE_BROKER: Final = (
 """Troubles of one connection, which mean nothing while others are there."""
 
 _WAIT_S: Final = 0.1
-"""How long a call on the pool waits for a record."""
+"""How long a call waits for a record; between two of them partitions can be assigned."""
 
 _TAKEN_MAX: Final = 32
 """Checkpoints under way whose offsets are kept for the group."""
@@ -79,8 +79,8 @@ class Troubles:
 class GroupOffsets:
     """Commits one checkpoint's offsets at a time, and the newest next.
 
-    Those of a group that does not answer would fill the pool. commit: blocks. read_ahead: of the
-    reader's context.
+    Commits to a group that does not answer would else take the thread that waits for records.
+    commit: blocks. read_ahead: of the reader's context.
     """
 
     def __init__(
@@ -172,15 +172,16 @@ class KafkaReader:
         if self._waiting or self._all_ended:
             return None
         self._check_client(self._troubles.fatal)
-        held, self._held = self._held, []
-        messages = held + self._consumer.consume(max(1, self._context.rows - len(held)), 0)
+        messages, self._held = self._held, []
+        left = self._context.rows - len(messages)
+        if left > 0:
+            messages += self._consumer.consume(left, 0)
         batch = self._take(messages)
-        if len(batch):
-            return batch
-        if not self._all_ended:
+        # Where fewer came than were asked for, another look would find nothing: wait at once.
+        if (len(messages) < self._context.rows or not len(batch)) and not self._all_ended:
             self._waiting = True
             self._context.read_ahead(lambda: self._consumer.poll(_WAIT_S), self._arrived)
-        return None
+        return batch if len(batch) else None
 
     def _arrived(self, result: object) -> None:
         self._waiting = False

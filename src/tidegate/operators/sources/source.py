@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 STATE_NAME = "SourceReaderState"
 
+_READ_AHEAD_MAX = 2
+"""Calls that a reader has under way at once: one waits for records, one may tell what was read."""
+
 
 class SourceReaderOperator(SourceOperator):
     """Hosts the reader of a source; its coordinator hosts the enumerator.
@@ -177,9 +180,13 @@ class SourceReaderOperator(SourceOperator):
         self._reader.on_complete(checkpoint)
 
     def close(self) -> None:
-        reader = getattr(self, "_reader", None)
-        if reader is not None:
-            reader.close()
+        context, reader = getattr(self, "_reader_context", None), getattr(self, "_reader", None)
+        try:
+            if reader is not None:
+                reader.close()
+        finally:
+            if context is not None:
+                context.close()
 
 
 def tell_pending(registry: MetricRegistry, pending: Callable[[], Mapping[str, int]]) -> None:
@@ -210,6 +217,9 @@ class _ReaderContext:
         self.wake_at = context.time.wake_at
         self.skipped = context.tasks.skipped
         self._letters: list[tuple[str, Sequence[DeadLetter]]] = []
+        # Readers of idle sources wait nearly always. On the slot's pool, the steps of a checkpoint
+        # would queue behind them.
+        self._threads = context.tasks.threads(_READ_AHEAD_MAX)
 
     def dead_letters(self, tag: OutputTag[DeadLetter], letters: Sequence[DeadLetter]) -> None:
         self._letters.append((tag.tag_id, letters))
@@ -226,7 +236,10 @@ class _ReaderContext:
 
     async def _read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
         try:
-            then(await self._context.tasks.run_blocking(call))
+            then(await self._context.tasks.run_blocking(call, on=self._threads))
         except Exception as error:
             raise user_code_failed(error, operator=self._name, call="reader") from error
-        self._context.tasks.wake()
+        self._context.tasks.poll_soon()
+
+    def close(self) -> None:
+        self._threads.close()

@@ -29,7 +29,13 @@ class Linked(Protocol):
     @property
     def execution(self) -> ExecutionId: ...
 
-    def granted(self) -> None: ...
+    def granted(self) -> None:
+        """One of its channels may have sent more."""
+        ...
+
+    def ready(self) -> None:
+        """Nothing that it has to send waits any more: it may go on."""
+        ...
 
     def fail(self, error: Exception) -> None:
         """An element of one of its channels could not be read or sent."""
@@ -212,11 +218,13 @@ class _Output:
 
     def grant(self, credit: int) -> None:
         try:
-            self.output.granted(credit)
+            has_room_again = self.output.granted(credit)
         except Exception as error:
             self.linked.fail(error)
-        else:
-            self.linked.granted()
+            return
+        self.linked.granted()
+        if has_room_again:
+            self.linked.ready()
 
 
 @frozen

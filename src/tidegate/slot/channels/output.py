@@ -221,12 +221,15 @@ class ChannelOutput:
         full, arrow_full = self._full
         self._sender.rows, self._sender.arrow_rows = min(rows, full), min(rows, arrow_full)
 
-    def granted(self, credit: int) -> None:
+    def granted(self, credit: int) -> bool:
+        """Sends what has credit now; True if the subtask, which waited for room, has room again."""
         had_room = self._sender.has_room
         for element in self._sender.grant(credit):
             self.bytes_sent += self._consumer.send(element)
-        if not had_room and self._sender.has_room:
-            self._room.end_wait()
+        if had_room or not self._sender.has_room:
+            return False
+        self._room.end_wait()
+        return not self._room.waiting
 
     def _send(self, element: Element) -> None:
         sender = self._sender
@@ -277,6 +280,11 @@ class Outputs:
             since_ms = channel.gathering_since_ms
             if since_ms is not None and since_ms <= monotonic_ms:
                 channel.flush()
+
+    @property
+    def gathers(self) -> bool:
+        """True if rows are gathered in a channel."""
+        return any(channel.gathering_since_ms is not None for channel in self.channels)
 
     @property
     def has_sent(self) -> bool:

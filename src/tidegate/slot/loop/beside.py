@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
     from typing import Any
 
+    from tidegate.api.operator import Threads
+
 _Work = tuple["Callable[[], object]", asyncio.AbstractEventLoop, "asyncio.Future[object]"]
 
 SWITCH_S: Final = 0.0005
@@ -99,10 +101,14 @@ class BlockingCalls:
     def under_way(self) -> int:
         return len(self._under_way)
 
-    def run(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Runs a call on the pool; cancelling the caller does not hide that it continues."""
+    def run(self, call: Callable[[], object], *, on: Threads | None = None) -> Awaitable[object]:
+        """Runs a call; cancelling the caller does not hide that it continues.
+
+        on: threads to run it on; the pool if None.
+        """
         in_context = partial(copy_context().run, call)
-        running = asyncio.ensure_future(self._run_blocking(lambda: self._unless_over(in_context)))
+        run = self._run_blocking if on is None else on.run
+        running = asyncio.ensure_future(run(lambda: self._unless_over(in_context)))
         self._under_way.add(running)
         running.add_done_callback(self._returned)
         return asyncio.shield(running)

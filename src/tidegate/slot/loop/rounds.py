@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.errors import as_error
@@ -16,7 +17,7 @@ from tidegate.slot.loop.calls import CallInterrupted, Calls
 from tidegate.slot.loop.courtesy import Courtesy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tidegate.clock import Clock
     from tidegate.model.ids import CheckpointId, ExecutionId
@@ -118,7 +119,8 @@ class Rounds:
             self._wake.clear()  # which only the waiting ones have set
         if settings.buffer_timeout_ms >= 0:
             flush_before_ms = clock.monotonic_ms() - settings.buffer_timeout_ms
-            self._each(lambda subtask: subtask.outputs.flush_older_than(flush_before_ms))
+            for subtask in self._gathering():
+                self.act(subtask, partial(subtask.outputs.flush_older_than, flush_before_ms))
         if not ready:
             self._caught_up_s = clock.precise_s()
         if self._can_encode:
@@ -147,10 +149,11 @@ class Rounds:
         if self._encoding[0].encode(budget_ms):
             self._encoding.popleft()
 
-    def _each(self, act: Callable[[Subtask], None]) -> None:
+    def _gathering(self) -> Iterator[Subtask]:
+        """Subtasks that have rows to flush. Each is looked at behind the call of the one before."""
         for subtask in list(self.subtasks.values()):
-            if not subtask.state.is_terminal:
-                self.act(subtask, lambda subtask=subtask: act(subtask))
+            if subtask.outputs.gathers and not subtask.state.is_terminal:
+                yield subtask
 
     def act(self, subtask: Subtask, call: Callable[[], None]) -> None:
         """Call a subtask's code; errors are its failure, or the end that was asked for."""
@@ -168,7 +171,8 @@ class Rounds:
     # --- rest ---
 
     def flush(self) -> None:
-        self._each(lambda subtask: subtask.outputs.flush())
+        for subtask in self._gathering():
+            self.act(subtask, subtask.outputs.flush)
 
     async def rest(self) -> None:
         """Nothing to do: wait for the network, a timer or the pool."""

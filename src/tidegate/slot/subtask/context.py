@@ -49,7 +49,9 @@ class OperatorHost(Protocol):
         """False while an operator of the subtask holds its input back."""
         ...
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]: ...
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]: ...
 
     def threads(self, limit: int) -> Threads: ...
 
@@ -59,6 +61,10 @@ class OperatorHost(Protocol):
 
     def wake(self) -> None:
         """Ask for a turn in which operators are told that they are ready."""
+        ...
+
+    def poll_soon(self) -> None:
+        """Ask for a turn in which the source is polled."""
         ...
 
     def wake_at(self, at_ms: int) -> None: ...
@@ -106,6 +112,7 @@ class _Tasks:
         self.remarks: list[Remark] = []
         self.threads = host.threads
         self.wake = host.wake
+        self.poll_soon = host.poll_soon
         self.skipped = host.skipped
         self._info = info
         self._host = host
@@ -115,8 +122,10 @@ class _Tasks:
         context.run(WORKS_FOR.set, self._info)
         return context.run(call, *args, **named)
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self.named(self._host.run_blocking, call)
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]:
+        return self.named(self._host.run_blocking, call, on=on)
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         self.named(self._host.start, coroutine)

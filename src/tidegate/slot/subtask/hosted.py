@@ -205,6 +205,9 @@ class HostedSubtask:
     def wake(self) -> None:
         self._act(self.subtask.wake)
 
+    def poll_soon(self) -> None:
+        self._act(self.subtask.poll_soon)
+
     def wake_at(self, at_ms: int) -> None:
         self.call_at(at_ms, self.subtask.wake)
 
@@ -215,8 +218,10 @@ class HostedSubtask:
     def skipped(self, rows: int) -> None:
         self.subtask.input.rows_skipped += rows
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._blocking.run(call)
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]:
+        return self._blocking.run(call, on=on)
 
     def threads(self, limit: int) -> Threads:
         return DaemonThreads(limit)

@@ -192,13 +192,15 @@ class Subtask:
             self._change(ExecutionState.RUNNING)
 
     def wake(self) -> None:
-        self.input.wake()
         self._woken = not self.ending.operators_finished
+        self.poll_soon()
+
+    def poll_soon(self) -> None:
+        self.input.wake()
         self._host.ready()
 
     def granted(self) -> None:
         self._checkpointing.granted()
-        self._host.ready()
 
     def event(self, operator: OperatorId, event: OperatorEvent) -> None:
         for chained in self.chain.operators:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import structlog
 
-    from tidegate.api.operator import Combiner, VertexPlan
+    from tidegate.api.operator import Combiner, Threads, VertexPlan
     from tidegate.errors import TidegateError
     from tidegate.model.control import CheckpointDeclined, SlotInvitation, SubtaskFigures
     from tidegate.model.elements import Barrier, Mark, OperatorEvent
@@ -282,6 +282,10 @@ class StageHost:
         self.subtask.wake()
         self.moved.set()
 
+    def poll_soon(self) -> None:
+        self.subtask.poll_soon()
+        self.moved.set()
+
     def wake_at(self, at_ms: int) -> None:
         self.call_at(at_ms, self.wake)
 
@@ -292,8 +296,10 @@ class StageHost:
     def skipped(self, rows: int) -> None:
         self.subtask.input.rows_skipped += rows
 
-    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self.resources.calls.run(call)
+    def run_blocking(
+        self, call: Callable[[], object], *, on: Threads | None = None
+    ) -> Awaitable[object]:
+        return self.resources.calls.run(call, on=on)
 
     def threads(self, limit: int) -> DaemonThreads:
         return DaemonThreads(limit)
