@@ -24,7 +24,7 @@ from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
 from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
 from tidegate.graph.runtime import refuse_savepoint_at_end
-from tidegate.model.addresses import is_loopback
+from tidegate.model.addresses import leaves_machine
 from tidegate.rest.serve import archive, rest_server
 from tidegate.spark.access.access import (
     SLOT_TAG,
@@ -112,7 +112,7 @@ class SparkRuntime:
                 access.give_python_file(path)
         shipment = ship(access) if self._configuration.get(execution.SHIP) else None
         address = self._address(access, must=not shuffles)
-        if not is_loopback(address.bind):
+        if leaves_machine(address.bind, address.announce):
             tell_of_plain_rpc(access, process_log().bind(job=graph.name))
         if shuffles:
             ending = self._ending
@@ -120,9 +120,9 @@ class SparkRuntime:
                 ending = savepoint_in(folder)
             place = DriverPlace(address.bind, address.announce, address.ports, access.page)
             return start_batch(graph, access, place, ending, shipment)
-        security = LinkSecurity(graph.settings.links, address.bind)
+        security = LinkSecurity(graph.settings.links, address.bind, announce=address.announce)
         ports = address.ports or graph.settings.slot.port_range
-        network = security.network(announce=address.announce, ports=ports)
+        network = security.network(ports=ports)
         provider = ElasticProvider(access, graph.name, security, shipment)
         secret = security.secret
         rest, kept = rest_server(graph), archive(graph)
