@@ -124,8 +124,8 @@ def lost(what: str, text: str) -> SlotLost:
     if lacks_tidegate(text):
         return SlotLost(
             "the executors' Python has no tidegate",
-            remedy="Install it there, or ship it: spark.archives with an environment, or "
-            "addPyFile with the wheel.",
+            remedy="Bring it along with `tidegate run --ship` (tidegate.spark.ship: true), install "
+            "it there, or ship an environment with spark.archives.",
         )
     if _VERSIONS in text:
         told = next(line for line in text.splitlines() if _VERSIONS in line)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from tidegate.driver.address import LOCALHOST, DriverAddress
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import parted
 from tidegate.spark.access.access import JobNames, cores_of, lent_of, refuse_settings
 from tidegate.spark.access.interrupts import keep_slots_at_signals
+from tidegate.spark.access.python_files import ready
 from tidegate.spark.access.waiting import Waiting
 from tidegate.spark.slot_task import REQUEST_PROPERTY
 
@@ -174,13 +174,17 @@ class ClassicAccess:
     def give_python_file(self, path: str) -> None:
         from pyspark import SparkFiles
 
-        file = Path(path)
-        if file.is_dir():
-            # Executors fetch it later; the session deletes this folder when it stops.
-            folder = Path(SparkFiles.getRootDirectory()) / "tidegate"
-            folder.mkdir(exist_ok=True)
-            path = shutil.make_archive(str(folder / file.name), "zip", file)
-        self._context.addPyFile(path)
+        # Executors fetch it later; the session deletes this folder when it stops.
+        folder = Path(SparkFiles.getRootDirectory()) / "tidegate"
+        folder.mkdir(exist_ok=True)
+        try:
+            self._context.addPyFile(str(ready(path, folder, self.application)))
+        except Py4JJavaError as error:
+            raise ConfigError(
+                f"Spark does not take a file for its executors: {error.java_exception}",
+                where=path,
+                remedy="Two files of one name need two sessions, or a folder around each.",
+            ) from error
 
     def give_archive(self, path: str, folder: str) -> None:
         self._context.addArchive(f"{path}#{folder}")

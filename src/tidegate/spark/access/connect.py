@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import shutil
 import signal
 import socket
 import tempfile
@@ -24,6 +22,7 @@ from tidegate.driver.address import DriverAddress, is_here
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import is_loopback
 from tidegate.spark.access.access import JobNames, cores_of, lent_of, refuse_settings
+from tidegate.spark.access.python_files import ready
 from tidegate.spark.access.waiting import WaitingAfar
 
 if TYPE_CHECKING:
@@ -224,20 +223,8 @@ class ConnectAccess:
         return contextlib.nullcontext()
 
     def give_python_file(self, path: str) -> None:
-        file = Path(path)
-        if file.suffix in {".py", ".zip", ".egg", ".jar"}:
-            self._give(path, pyfile=True)
-            return
         with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-            made = f"{folder}/{file.name}"
-            if file.is_dir():
-                packed = shutil.make_archive(made, "zip", file)
-            else:  # such as a wheel, which is an archive by another name
-                packed = shutil.copyfile(file, f"{made}.zip")
-            # A session takes no two files of one name, and the folder may change meanwhile.
-            content = hashlib.sha256(Path(packed).read_bytes()).hexdigest()[:12]
-            named = Path(packed).rename(Path(folder) / f"{file.name}-{content}.zip")
-            self._give(str(named), pyfile=True)
+            self._give(str(ready(path, Path(folder), self.application)), pyfile=True)
 
     def give_archive(self, path: str, folder: str) -> None:
         self._give(f"{path}#{folder}", archive=True)
