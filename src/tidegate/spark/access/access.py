@@ -120,6 +120,10 @@ class SparkAccess(Protocol):
         """Ends Spark jobs of a tag, within a limit; False if Spark does not answer."""
         ...
 
+    def gone(self, error: Exception) -> bool:
+        """True if a call of Spark has failed because its driver has ended."""
+        ...
+
     def waiting(self, tag: str, asked: int) -> str:
         """Reason why slots do not come. asked: how many Spark jobs of the tag host slots.
 

@@ -67,7 +67,7 @@ class ClassicAccess:
         return cores_of(self.master)
 
     def refuse_unfit(self) -> None:
-        if getattr(self._context, "_jsc", None) is None:  # PySpark has no public word for it
+        if self._stopped:
             raise ConfigError(
                 "the SparkSession has been stopped",
                 where="StreamExecutionEnvironment.on_spark",
@@ -116,8 +116,21 @@ class ClassicAccess:
                     context.setLocalProperty(REQUEST_PROPERTY, cast("str", None))
 
     def cancel(self, tag: str) -> bool:
-        self._context.cancelJobsWithTag(tag)
+        try:
+            self._context.cancelJobsWithTag(tag)
+        except Exception as error:
+            if not self.gone(error):
+                raise
+            return False
         return True
+
+    def gone(self, error: Exception) -> bool:
+        of_link = isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+        return of_link or isinstance(error, ConnectionError) or self._stopped
+
+    @property
+    def _stopped(self) -> bool:
+        return getattr(self._context, "_jsc", None) is None  # PySpark has no public word for it
 
     def waiting(self, tag: str, asked: int) -> str:
         try:

@@ -201,6 +201,9 @@ class ConnectAccess:
     def cancel(self, tag: str) -> bool:
         return not self._silent() and _within_limit(lambda: self.session.interruptTag(tag))
 
+    def gone(self, error: Exception) -> bool:
+        return False  # its errors say so themselves: see tidegate.spark.session
+
     def waiting(self, tag: str, asked: int) -> str:
         if self._silent():
             return (
