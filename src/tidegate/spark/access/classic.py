@@ -32,7 +32,8 @@ class ClassicAccess:
     tells_requests = True
     when_unreachable = (
         "Executors must reach spark.driver.host, and the ports of tidegate.net.port-range; if they "
-        "reach another address, set tidegate.net.driver-address to that."
+        "reach another address, set tidegate.net.driver-address to that, and "
+        "tidegate.net.driver-bind-address to where the driver is to listen for it."
     )
 
     def __init__(self, session: SparkSession) -> None:

@@ -44,6 +44,10 @@ _CLUSTER: Final = (
     "submit the program to the cluster, where no firewall is between: "
     "spark-submit --deploy-mode cluster"
 )
+_TELL: Final = (
+    "Set tidegate.net.driver-address to an address that executors reach, and, where that is not "
+    "this machine's own, tidegate.net.driver-bind-address to one that is."
+)
 
 
 class ConnectAccess:
@@ -57,8 +61,9 @@ class ConnectAccess:
     page = None
     when_unreachable = (
         "Executors dial this program, where the job's driver is: set tidegate.net.driver-address "
-        "to an address of this machine that they reach, and let them through to the ports of "
-        f"tidegate.net.port-range. Where they can reach none, {_CLUSTER}."
+        "to an address that they reach, tidegate.net.driver-bind-address to where the driver is to "
+        "listen for it, and let them through to the ports of tidegate.net.port-range. Where they "
+        f"can reach none, {_CLUSTER}."
     )
 
     def __init__(self, session: Any) -> None:
@@ -130,8 +135,7 @@ class ConnectAccess:
                     "the server of Spark Connect is reached through this machine's own loopback, "
                     "where its executors cannot find the driver",
                     where=_WHERE,
-                    remedy="Set tidegate.net.driver-address to an address of this machine that "
-                    f"executors reach. If there is none, {_CLUSTER}.",
+                    remedy=f"{_TELL} If there is none, {_CLUSTER}.",
                 )
         return DriverAddress(host, host)
 
@@ -149,8 +153,7 @@ class ConnectAccess:
             raise ConfigError(
                 f"there is no route to Spark Connect's server {server}: {_line(error)}",
                 where=_WHERE,
-                remedy="Set tidegate.net.driver-address to an address of this machine that "
-                "executors reach.",
+                remedy=_TELL,
             ) from error
 
     @contextlib.contextmanager
