@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyspark
@@ -73,6 +74,14 @@ def test_an_archive_is_made_once_for_what_is_installed_and_old_ones_go(tmp_path:
     assert packed(tmp_path) == first and first.stat().st_ino == made
     assert first.stat().st_mtime > 0, "it is needed again"
     assert sorted(tmp_path.iterdir()) == sorted((old, own, first))
+
+
+def test_jobs_that_pack_at_once_do_not_write_into_one_file(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(packed, [tmp_path, tmp_path])
+    assert first == second and list(tmp_path.iterdir()) == [first]
+    with tarfile.open(first) as tar:
+        assert "tidegate/__init__.py" in tar.getnames()
 
 
 @pytest.mark.parametrize("python, machine", [("3.99", platform.machine()), (HERE, "abacus")])

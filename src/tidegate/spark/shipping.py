@@ -14,6 +14,7 @@ import platform
 import re
 import sys
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -101,16 +102,19 @@ def packed(cache: Path) -> Path:
         found = file.stat()
         content.update(f"\n{name} {found.st_size} {found.st_mtime_ns}".encode())
     archive = cache / f"tidegate-{tidegate.__version__}-{content.hexdigest()[:16]}.tar.gz"
-    if archive.exists():
-        archive.touch()
-    else:
+    try:
+        os.utime(archive)
+    except FileNotFoundError:
         cache.mkdir(parents=True, exist_ok=True)
         _tidy(cache)
-        made = archive.with_suffix(f".{os.getpid()}")
-        with tarfile.open(made, "w:gz", compresslevel=1) as tar:
+        # Other jobs may pack at once: in threads, or in containers with one cache and one pid.
+        with (
+            tempfile.NamedTemporaryFile(dir=cache, prefix="tidegate-", delete=False) as made,
+            tarfile.open(fileobj=made, mode="w:gz", compresslevel=1) as tar,
+        ):
             for name, file in files.items():
                 tar.add(file, name, recursive=False)
-        made.rename(archive)
+        Path(made.name).replace(archive)
     return archive
 
 
