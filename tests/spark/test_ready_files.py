@@ -3,11 +3,15 @@
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
+from pyspark import SparkFiles
 
 from tidegate import ConfigError
+from tidegate.spark.access.classic import ClassicAccess
 from tidegate.spark.access.python_files import ready
 
 
@@ -83,3 +87,21 @@ def test_a_module_goes_as_it_is(tmp_path: Path, made: Path) -> None:
     module = tmp_path / "ready_module.py"
     module.write_text("answer = 42")
     assert ready(str(module), made, object()) == module and not list(made.iterdir())
+
+
+def test_a_session_serves_packages_from_its_own_folder_as_long_as_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    context = SimpleNamespace(addArchive=given.append)
+    session: Any = SimpleNamespace(sparkContext=context)
+    root, archive = tmp_path / "root", tmp_path / "cache" / "tidegate-1.tar.gz"
+    root.mkdir()
+    archive.parent.mkdir()
+    archive.write_bytes(b"packages")
+    monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(root))
+    ClassicAccess(session).give_archive(str(archive), "tidegate-1")
+    archive.unlink()  # as another job does that tidies the cache
+    served, _, folder = given[0].partition("#")
+    assert folder == "tidegate-1" and Path(served).is_relative_to(root)
+    assert Path(served).read_bytes() == b"packages"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -186,13 +188,8 @@ class ClassicAccess:
             yield
 
     def give_python_file(self, path: str) -> None:
-        from pyspark import SparkFiles
-
-        # Executors fetch it later; the session deletes this folder when it stops.
-        folder = Path(SparkFiles.getRootDirectory()) / "tidegate"
-        folder.mkdir(exist_ok=True)
         try:
-            self._context.addPyFile(str(ready(path, folder, self.application)))
+            self._context.addPyFile(str(ready(path, _served_folder(), self.application)))
         except Py4JJavaError as error:
             raise ConfigError(
                 f"Spark does not take a file for its executors: {error.java_exception}",
@@ -201,7 +198,20 @@ class ClassicAccess:
             ) from error
 
     def give_archive(self, path: str, folder: str) -> None:
-        self._context.addArchive(f"{path}#{folder}")
+        # Spark reads it again for each executor that comes later, when the cache may be tidied.
+        served = _served_folder() / Path(path).name
+        with tempfile.TemporaryDirectory(dir=served.parent) as aside:
+            Path(shutil.copy(path, aside)).replace(served)
+        self._context.addArchive(f"{served}#{folder}")
 
     def keep_slots_at_signals(self, log: structlog.typing.FilteringBoundLogger) -> None:
         keep_slots_at_signals(self._context, log)
+
+
+def _served_folder() -> Path:
+    """A folder for files that Spark serves to executors; it goes when the session stops."""
+    from pyspark import SparkFiles
+
+    folder = Path(SparkFiles.getRootDirectory()) / "tidegate"
+    folder.mkdir(exist_ok=True)
+    return folder
