@@ -63,7 +63,8 @@ class Builder:
     def getOrCreate(self) -> Any:
         self.python = os.environ.get("PYSPARK_PYTHON")
         conf = SimpleNamespace(get=self.settings.get)
-        return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=1, getConf=lambda: conf))
+        context = SimpleNamespace(_jsc=1, getConf=lambda: conf)
+        return SimpleNamespace(sparkContext=context, conf=conf)
 
 
 @pytest.fixture
@@ -107,3 +108,18 @@ def test_nothing_that_spark_submit_or_the_environment_say_is_overruled(
     monkeypatch.setenv(name, value)
     session_for(None, slots=100)
     assert builder.settings == {} and builder.python is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.speculation",
+        "spark.python.worker.killOnIdleTimeout",
+        "spark.sql.execution.pyspark.udf.killOnIdleTimeout",
+    ],
+)
+def test_a_session_that_would_double_or_kill_slots_is_refused(builder: Builder, key: str) -> None:
+    builder.settings[key] = "true"
+    with pytest.raises(ConfigError, match=f"{key} is true") as refused:
+        session_for(None, slots=1)
+    assert f"Set {key}=false" in refused.value.remedy

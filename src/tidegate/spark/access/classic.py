@@ -79,6 +79,8 @@ class ClassicAccess:
         refuse_settings(self)
 
     def setting(self, key: str, default: str) -> str:
+        if key.startswith("spark.sql."):
+            return str(self.session.conf.get(key, default))
         return self._context.getConf().get(key) or default
 
     def driver_address(self) -> DriverAddress:
