@@ -49,10 +49,15 @@ class Provider:
         self.failed: list[tuple[TidegateError, bool]] = []
         self.ended: list[str] = []
         self.told = threading.Semaphore(0)
-        self.slots.start(SlotInvitation("127.0.0.1:1", b"secret"), self._failed, self.ended.append)
+        invitation = SlotInvitation("127.0.0.1:1", b"secret")
+        self.slots.start(invitation, self._failed, self._ended)
 
     def _failed(self, request: str, error: TidegateError, final: bool) -> None:
         self.failed.append((error, final))
+        self.told.release()
+
+    def _ended(self, who: str) -> None:
+        self.ended.append(who)
         self.told.release()
 
     def check_gone(self) -> None:
@@ -101,6 +106,26 @@ def test_other_errors_of_spark_are_no_end_of_the_job() -> None:
     assert provider.told.acquire(timeout=100)
     ((error, final),) = provider.failed
     assert "no such thing" in error.what and not final
+    asyncio.run(provider.slots.close())
+
+
+@pytest.mark.parametrize(
+    ("text", "from_outside"),
+    [
+        ("[SPARK_JOB_CANCELLED] Job 5 cancelled part of cancelled job tags a SQLSTATE: XX", True),
+        ("Job 5 cancelled because SparkContext was shut down", True),
+        ("Cannot call methods on a stopped SparkContext.\nIt was stopped at:", True),
+        ("[OPERATION_CANCELED] Operation has been canceled. SQLSTATE: HY008", True),
+        ("ValueError: the order was cancelled, and its shipment was stopped", False),
+    ],
+)
+def test_only_what_spark_says_of_its_jobs_means_that_they_were_ended_from_outside(
+    text: str, from_outside: bool
+) -> None:
+    provider = Provider(fail(RuntimeError(text)))
+    provider.slots.request(1)
+    assert provider.told.acquire(timeout=100)
+    assert (bool(provider.ended), bool(provider.failed)) == (from_outside, not from_outside)
     asyncio.run(provider.slots.close())
 
 

@@ -68,7 +68,13 @@ CLOSE_TIMEOUT_S = 5.0
 CANCELLED_TIMEOUT_S = 15.0
 """How long Spark may take to end a job that was cancelled."""
 
-_ENDED_FROM_OUTSIDE = ("cancelled", "canceled", "SparkContext was shut down", "was stopped")
+_ENDED_FROM_OUTSIDE = (
+    "[SPARK_JOB_CANCELLED]",
+    "cancelled because SparkContext was shut down",
+    "Cannot call methods on a stopped SparkContext",
+    "[OPERATION_CANCELED]",
+    "Locally cancelled by application!",  # gRPC's word for a session of Connect that was stopped
+)
 
 _GONE_REMEDY = (
     "See why it ended, such as for lack of memory. The job needs a new session: start the program "
