@@ -327,6 +327,19 @@ def test_a_runtime_from_outside_that_nobody_supplies_is_refused(
         StreamExecutionEnvironment.get_execution_environment()
 
 
+def test_a_program_that_spark_submit_has_started_runs_on_spark_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_spark = StreamExecutionEnvironment.local()
+    monkeypatch.setattr(StreamExecutionEnvironment, "on_spark", lambda configuration: on_spark)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert StreamExecutionEnvironment.get_execution_environment() is not on_spark
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "40123")
+    assert StreamExecutionEnvironment.get_execution_environment() is on_spark
+    monkeypatch.setenv("TIDEGATE_RUNTIME", "local")
+    assert StreamExecutionEnvironment.get_execution_environment() is not on_spark
+
+
 def test_two_environments_are_independent() -> None:
     one = StreamExecutionEnvironment.local(2)
     other = StreamExecutionEnvironment.local()

@@ -502,3 +502,33 @@ def test_what_an_operator_of_the_job_would_tell_is_logged(
 def test_a_shortage_of_slots_is_told_with_the_runtimes_hint() -> None:
     (log,) = performed(SlotsAwaited(1, 3, 5_000), Recorder())
     assert log["hint"] == "look at the cores" and (log["have"], log["want"]) == (1, 3)
+
+
+class Asked(Recorder):
+    """Writes down, too, when the hint is asked for: Spark's takes several calls of its JVM."""
+
+    @property
+    def hint(self) -> str:
+        return self._act("hint", result="look at the cores")
+
+    @hint.setter
+    def hint(self, hint: str) -> None:
+        assert hint, "a runtime has one"
+
+
+@pytest.mark.parametrize(
+    ("command", "calls"),
+    [
+        (SlotsAwaited(1, 3, 5_000), [("hint",)]),
+        (StatusChanged(JobStatus.CREATED, JobStatus.RUNNING, 77), []),
+        (Deployed(0, None, 6), []),
+        (CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5), []),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_runtime_is_asked_for_its_hint_only_where_slots_are_awaited(
+    command: JobCommand, calls: list[tuple[str]]
+) -> None:
+    recorder = Asked()
+    performed(command, recorder)
+    assert recorder.calls == calls

@@ -138,6 +138,7 @@ def test_slots_without_a_free_port_end_the_job_at_once() -> None:
 def test_a_driver_whose_port_is_taken_says_so() -> None:
     with (
         taken() as port,
-        pytest.raises(ConfigError, match=f"no port from {port} to {port} is free"),
+        pytest.raises(ConfigError, match=f"no port from {port} to {port} is free") as refused,
     ):
         sums(**{"tidegate.net.driver-bind-address": f"127.0.0.1:{port}"})
+    assert "tidegate.net.driver-bind-address" in refused.value.remedy

@@ -127,7 +127,11 @@ def a_driver_that_executors_cannot_dial_is_told(spark: SparkSession, folder: Pat
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     jobs = jobs_of(spark, folder)
-    env = jobs.checkpointed(2, 100, **{"tidegate.net.driver-address": address})
+    told = {
+        "tidegate.net.driver-address": address,
+        "tidegate.net.driver-bind-address": "127.0.0.1",
+    }
+    env = jobs.checkpointed(2, 100, **told)
     running_counts(env, None, 1_000).sink_to(LedgerSink(folder / "out"))
     error = failure_of(jobs.start(env, "counts"))
     # At once, though it may be restarted a thousand times.

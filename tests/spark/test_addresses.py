@@ -35,12 +35,17 @@ def test_a_job_runs_at_the_addresses_that_are_told(settings: dict[str, object], 
 def test_a_driver_that_slots_cannot_dial_ends_the_job_at_once(jobs: Jobs) -> None:
     with closing(create_server(("127.0.0.1", 0))) as probe:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    env = jobs.checkpointed(2, 100, **{"tidegate.net.driver-address": address})
+    told = {
+        "tidegate.net.driver-address": address,
+        "tidegate.net.driver-bind-address": "127.0.0.1",
+    }
+    env = jobs.checkpointed(2, 100, **told)
     running_counts(env, TOTAL, 2_000).print()
     error = failure_of(jobs.start(env, "counts"))
     assert isinstance(error, JobFailed), error
     assert f"cannot reach the driver at {address}" in error.what
     assert "spark.driver.host" in error.remedy
+    assert "tidegate.net.driver-bind-address" in error.remedy
 
 
 def test_slots_without_a_free_port_end_the_job_with_the_range(jobs: Jobs) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pytest
@@ -12,22 +13,27 @@ from tidegate.spark.access.classic import ClassicAccess
 pytestmark = pytest.mark.slow
 
 
-def test_executors_import_modules_and_folders(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_import_modules_folders_and_wheels(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "brought"
     (folder / "shipped_package").mkdir(parents=True)
     (folder / "shipped_package" / "__init__.py").write_text("answer = 40")
     module = tmp_path / "shipped_module.py"
     module.write_text("answer = 2")
-    for path in (folder, module):
+    wheel = tmp_path / "shipped_wheel-1.0-py3-none-any.whl"
+    with ZipFile(wheel, "w") as packed:
+        packed.writestr("shipped_wheel.py", "answer = 100")
+    for path in (folder, module, wheel):
         ClassicAccess(spark).give_python_file(str(path))
 
     def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import shipped_module  # pyright: ignore[reportMissingImports]
         import shipped_package  # pyright: ignore[reportMissingImports]
+        import shipped_wheel  # pyright: ignore[reportMissingImports]
 
         for _ in batches:
-            total: int = shipped_module.answer + shipped_package.answer
+            parts = shipped_module, shipped_package, shipped_wheel
+            total = sum(int(part.answer) for part in parts)
             yield pa.RecordBatch.from_pydict({"answer": [total]})
 
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(answer, "answer long").collect()
-    assert row["answer"] == 42
+    assert row["answer"] == 142

@@ -1,10 +1,15 @@
 """The master of sessions on this machine, and what is said of Spark's errors."""
 
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import ConfigError
-from tidegate.spark.session import check_can_shuffle, local_master, lost
+from tidegate.spark.session import check_can_shuffle, local_master, lost, session_for
 
 
 @pytest.mark.parametrize(
@@ -36,3 +41,85 @@ def test_a_pyspark_that_cannot_shuffle_to_chosen_tasks_is_told(
     with pytest.raises(ConfigError, match=r"needs PySpark 4\.1 or newer, and this is") as raised:
         check_can_shuffle()
     assert "ALL_EXCHANGES_PIPELINED" in raised.value.remedy
+
+
+class Builder:
+    """Writes down what a session would be built with, and what its Python was by then."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+        self.python: str | None = None
+
+    def master(self, master: str) -> "Builder":
+        return self.config("spark.master", master)
+
+    def appName(self, name: str) -> "Builder":
+        return self.config("spark.app.name", name)
+
+    def config(self, key: str, value: str) -> "Builder":
+        self.settings[key] = value
+        return self
+
+    def getOrCreate(self) -> Any:
+        self.python = os.environ.get("PYSPARK_PYTHON")
+        conf = SimpleNamespace(get=self.settings.get)
+        context = SimpleNamespace(_jsc=1, getConf=lambda: conf)
+        return SimpleNamespace(sparkContext=context, conf=conf)
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+    builder = Builder()
+    monkeypatch.setattr(SparkSession, "builder", builder)
+    return builder
+
+
+def test_a_session_of_ours_is_on_this_machine_and_has_this_python(builder: Builder) -> None:
+    session_for(None, slots=100)
+    assert builder.settings["spark.master"] == "local[100,1]"
+    assert builder.python == builder.settings["spark.pyspark.python"] == sys.executable
+    assert "PYSPARK_PYTHON" not in os.environ, "a later session may be one on a cluster"
+
+
+def test_the_python_that_the_environment_names_stays_named(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--packages org.example:some:1 pyspark-shell")
+    session_for(None, slots=1)
+    assert builder.settings["spark.pyspark.python"] == builder.python == "/opt/python"
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYSPARK_GATEWAY_PORT", "40123"),
+        ("PYSPARK_SUBMIT_ARGS", "--master spark://master:7077 pyspark-shell"),
+        ("PYSPARK_SUBMIT_ARGS", "--conf spark.master=yarn pyspark-shell"),
+        ("SPARK_REMOTE", "sc://spark.example"),
+    ],
+)
+def test_nothing_that_spark_submit_or_the_environment_say_is_overruled(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    session_for(None, slots=100)
+    assert builder.settings == {} and builder.python is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.speculation",
+        "spark.python.worker.killOnIdleTimeout",
+        "spark.sql.execution.pyspark.udf.killOnIdleTimeout",
+    ],
+)
+def test_a_session_that_would_double_or_kill_slots_is_refused(builder: Builder, key: str) -> None:
+    builder.settings[key] = "true"
+    with pytest.raises(ConfigError, match=f"{key} is true") as refused:
+        session_for(None, slots=1)
+    assert f"Set {key}=false" in refused.value.remedy

@@ -5,12 +5,14 @@ import platform
 import subprocess
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from tidegate.spark.shipping import packed
+from tidegate.spark.shipping import MADE_FOR, packed
 from tidegate.spark.unpacking import unpacked
 
 END_S = 200.0
@@ -75,9 +77,26 @@ def test_an_archive_is_made_once_for_what_is_installed_and_old_ones_go(tmp_path:
     assert sorted(tmp_path.iterdir()) == sorted((old, own, first))
 
 
-@pytest.mark.parametrize("python, machine", [("3.99", platform.machine()), (HERE, "abacus")])
-def test_a_node_with_another_python_or_processor_is_named(python: str, machine: str) -> None:
-    with pytest.raises(
-        RuntimeError, match=rf"node \S+ has Python {HERE} on .*{python} on {machine}"
-    ):
-        next(unpacked(b"", "folder", python, machine)(iter(())))
+def test_jobs_that_pack_at_once_do_not_write_into_one_file(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(packed, [tmp_path, tmp_path])
+    assert first == second and list(tmp_path.iterdir()) == [first]
+    with tarfile.open(first) as tar:
+        assert "tidegate/__init__.py" in tar.getnames()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (HERE, "3.99"),
+        (platform.machine(), "abacus"),
+        (EXTENSION_SUFFIXES[0], f".cpython-{sys.version_info[0]}{sys.version_info[1]}-musl.so"),
+    ],
+    ids=["version", "processor", "C library"],
+)
+def test_a_node_with_another_python_or_processor_is_named(ours: str, theirs: str) -> None:
+    other = MADE_FOR.replace(ours, theirs, 1)
+    assert other != MADE_FOR
+    with pytest.raises(RuntimeError, match=rf"node \S+ has Python {HERE} on ") as refused:
+        next(unpacked(b"", "folder", other)(iter(())))
+    assert f"has {MADE_FOR}, and the shipped packages are for {other}:" in str(refused.value)

@@ -1,6 +1,7 @@
 """What every network promises: whole frames, in order, or a clear end."""
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -359,6 +360,25 @@ def test_a_range_of_ports_is_tried_in_order_and_its_end_is_an_error() -> None:
         await first.close()
 
     run(work())
+
+
+def test_a_name_with_addresses_of_both_kinds_is_listened_at_by_ipv4(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_ipv6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0))
+    of_ipv4 = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+
+    async def work() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "getaddrinfo", lambda *name, **wanted: [of_ipv6, of_ipv4])
+            listener = await TcpNetwork(secret=SECRET, host="both.example").listen(Server().accept)
+        port = int(listener.address.rpartition(":")[2])
+        assert listener.address == f"both.example:{port}"
+        _, link = await asyncio.open_connection("127.0.0.1", port)
+        link.close()
+        await listener.close()
+
+    asyncio.run(work())  # the loop whose names can be made up
 
 
 def test_another_address_than_the_bound_one_can_be_announced() -> None:

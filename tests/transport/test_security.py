@@ -14,13 +14,14 @@ from tests.transport.peers import SECRET, Peer, Server, run
 from tidegate.config.configuration import Configuration
 from tidegate.config.security import link_settings
 from tidegate.errors import ConfigError, PeerLost
+from tidegate.model.addresses import is_loopback
 from tidegate.model.control import SlotInvitation
 from tidegate.model.keys import Keys
 from tidegate.model.settings import LinkProtection, LinkSettings, TlsStores
 from tidegate.transport.authority import Authority
 from tidegate.transport.handshake import TAG_BYTES, Handshake, Seal
 from tidegate.transport.keys import own_fingerprint
-from tidegate.transport.security import LinkSecurity, is_loopback
+from tidegate.transport.security import LinkSecurity
 from tidegate.transport.tcp import TcpNetwork
 
 LENGTH = struct.Struct("!I")
@@ -209,15 +210,19 @@ ADDRESS = "192.0.2.7"
 
 
 def test_links_are_encrypted_where_they_leave_the_machine_unless_told_otherwise() -> None:
-    for protection, host, encrypted_, sealed_ in [
-        (LinkProtection.AUTO, "127.0.0.1", False, False),
-        (LinkProtection.AUTO, ADDRESS, True, False),
-        (LinkProtection.AUTO, "0.0.0.0", True, False),
-        (LinkProtection.ON, "localhost", True, False),
-        (LinkProtection.OFF, "::1", False, False),
-        (LinkProtection.OFF, ADDRESS, False, True),
+    for protection, host, announce, encrypted_, sealed_ in [
+        (LinkProtection.AUTO, "127.0.0.1", None, False, False),
+        (LinkProtection.AUTO, "127.0.0.1", "[::1]:50100", False, False),
+        (LinkProtection.AUTO, "127.0.0.1", "bastion:50100", True, False),
+        (LinkProtection.AUTO, ADDRESS, None, True, False),
+        (LinkProtection.AUTO, ADDRESS, "127.0.0.1", True, False),
+        (LinkProtection.AUTO, "0.0.0.0", None, True, False),
+        (LinkProtection.ON, "localhost", None, True, False),
+        (LinkProtection.OFF, "::1", None, False, False),
+        (LinkProtection.OFF, ADDRESS, None, False, True),
+        (LinkProtection.OFF, "127.0.0.1", ADDRESS, False, True),
     ]:
-        security = LinkSecurity(LinkSettings(protection), host)
+        security = LinkSecurity(LinkSettings(protection), host, announce=announce)
         told = security.invite(SlotInvitation("driver:1", security.secret), "slot-7")
         assert (told.keys is not None, told.sealed, told.request) == (encrypted_, sealed_, "slot-7")
     assert not is_loopback("driver.example")

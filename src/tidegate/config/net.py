@@ -11,7 +11,7 @@ DRIVER_ADDRESS: Final[ConfigOption[str | None]] = ConfigOption(
     "tidegate.net.driver-address",
     AddressType(),
     None,
-    "Address at which slots find the driver, with the port where another one leads to it. By "
+    "Address at which slots find the driver, with the port where it is to be a certain one. By "
     "default the one at which the driver listens, or Spark's driver.",
 )
 DRIVER_BIND: Final[ConfigOption[str | None]] = ConfigOption(
@@ -19,7 +19,8 @@ DRIVER_BIND: Final[ConfigOption[str | None]] = ConfigOption(
     AddressType(),
     None,
     "Address at which the driver listens, with the port if it is to be a certain one. By default "
-    "tidegate.net.driver-address if this machine has it, else that of Spark's driver.",
+    "tidegate.net.driver-address, and its port, if this machine has it, else that of Spark's "
+    "driver.",
 )
 
 NETWORK: Final[ConfigOption[str | None]] = ConfigOption(

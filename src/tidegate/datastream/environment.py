@@ -18,6 +18,7 @@ from tidegate.datastream.process.outside import (
     active_session,
     checked_python_file,
     configuration_from_outside,
+    is_submitted,
     warn_of_runtime,
 )
 from tidegate.datastream.program import (
@@ -111,12 +112,12 @@ class StreamExecutionEnvironment:
     ) -> StreamExecutionEnvironment:
         """Runs where ``tidegate run`` or the environment says.
 
-        Else on Spark where this process has an active session, else locally. Two calls give two
-        independent environments.
+        Else on Spark where this process has an active session or was started by ``spark-submit``,
+        else locally. Two calls give two independent environments.
         """
         name = os.environ.get(RUNTIME_VARIABLE)
         if name is None:
-            name = "local" if active_session() is None else "spark"
+            name = "spark" if active_session() is not None or is_submitted() else "local"
         if name == "spark":
             return StreamExecutionEnvironment.on_spark(configuration=configuration)
         return StreamExecutionEnvironment(
@@ -150,7 +151,8 @@ class StreamExecutionEnvironment:
     ) -> StreamExecutionEnvironment:
         """Runs on Spark.
 
-        spark: a ``SparkSession``; None takes the active one, else makes one on this machine.
+        spark: a ``SparkSession``; None takes the active one, else makes one: where ``spark-submit``
+        or ``SPARK_REMOTE`` say, else on this machine.
         Raises ConfigError if PySpark is not installed.
         """
         session = active_session() if spark is None else spark

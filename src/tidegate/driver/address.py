@@ -54,8 +54,10 @@ def told_address(
         return DriverAddress(host, announce, None if port is None else (port, port))
     if announce is None:
         return left_open()
-    host, _ = parted(announce)
-    return DriverAddress(host if is_here(host) else left_open().bind, announce)
+    host, port = parted(announce)
+    if is_here(host):
+        return DriverAddress(host, announce, None if port is None else (port, port))
+    return DriverAddress(left_open().bind, announce)
 
 
 def _in_network(network: str | None, *, must: bool) -> str | None:

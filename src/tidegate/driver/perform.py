@@ -181,14 +181,15 @@ class Performer:
                 else:
                     self._answers.give(request, error or JobCanceled("the job has ended"))
             case commands.RescaleDone(request, _, error):
-                tell(command, self._log, self._slots.hint)
+                tell(command, self._log)
                 self._answers.give(request, error)
             case commands.StatusChanged():
-                tell(command, self._log, self._slots.hint)
+                tell(command, self._log)
                 self._listeners.tell(command)
+            case commands.SlotsAwaited():
+                tell(command, self._log, hint=self._slots.hint)
             case (
-                commands.SlotsAwaited()
-                | commands.Restarting()
+                commands.Restarting()
                 | commands.FallingBack()
                 | commands.Rescaling()
                 | commands.Deployed()
@@ -198,7 +199,7 @@ class Performer:
                 | CheckpointEnded()
                 | MessageIgnored()
             ):
-                tell(command, self._log, self._slots.hint)
+                tell(command, self._log)
             case commands.JobOver():
                 self._inbox.end(command)
             case TriggerCheckpoint() | CheckpointComplete() | CheckpointAborted() | ToOperator():

@@ -54,9 +54,9 @@ class LocalRuntime:
         address = told_address(
             self._configuration, lambda: DriverAddress(LOCALHOST, LOCALHOST), one_machine=True
         )
-        security = LinkSecurity(graph.settings.links, address.bind)
+        security = LinkSecurity(graph.settings.links, address.bind, announce=address.announce)
         provider = ProcessProvider(forking(), security)
-        network = security.network(announce=address.announce, ports=address.ports or (0, 0))
+        network = security.network(ports=address.ports or (0, 0))
         secret = security.secret
         return start_driver(graph, provider, network, secret=secret, rest=rest, archive=kept)
 

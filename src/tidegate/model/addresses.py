@@ -49,6 +49,15 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host, port
 
 
+def leaves_machine(host: str, announce: str | None = None) -> bool:
+    """True if links of a listener may come from other machines.
+
+    host: the address that is bound. announce: another one that leads there, such as a tunnel's or
+    a container's, with a port or without.
+    """
+    return not all(is_loopback(parted(each)[0]) for each in (host, announce or host))
+
+
 def is_loopback(host: str) -> bool:
     """True if connections to this address stay on the machine."""
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -24,7 +25,7 @@ from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
 from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
 from tidegate.graph.runtime import refuse_savepoint_at_end
-from tidegate.model.addresses import is_loopback
+from tidegate.model.addresses import leaves_machine
 from tidegate.rest.serve import archive, rest_server
 from tidegate.spark.access.access import (
     SLOT_TAG,
@@ -67,7 +68,18 @@ CLOSE_TIMEOUT_S = 5.0
 CANCELLED_TIMEOUT_S = 15.0
 """How long Spark may take to end a job that was cancelled."""
 
-_ENDED_FROM_OUTSIDE = ("cancelled", "canceled", "SparkContext was shut down", "was stopped")
+_ENDED_FROM_OUTSIDE = (
+    "[SPARK_JOB_CANCELLED]",
+    "cancelled because SparkContext was shut down",
+    "Cannot call methods on a stopped SparkContext",
+    "[OPERATION_CANCELED]",
+    "Locally cancelled by application!",  # gRPC's word for a session of Connect that was stopped
+)
+
+_GONE_REMEDY = (
+    "See why it ended, such as for lack of memory. The job needs a new session: start the program "
+    "again, with `tidegate run --from latest` to go on from the newest checkpoint."
+)
 
 
 class SparkRuntime:
@@ -112,7 +124,7 @@ class SparkRuntime:
                 access.give_python_file(path)
         shipment = ship(access) if self._configuration.get(execution.SHIP) else None
         address = self._address(access, must=not shuffles)
-        if not is_loopback(address.bind):
+        if leaves_machine(address.bind, address.announce):
             tell_of_plain_rpc(access, process_log().bind(job=graph.name))
         if shuffles:
             ending = self._ending
@@ -120,9 +132,9 @@ class SparkRuntime:
                 ending = savepoint_in(folder)
             place = DriverPlace(address.bind, address.announce, address.ports, access.page)
             return start_batch(graph, access, place, ending, shipment)
-        security = LinkSecurity(graph.settings.links, address.bind)
+        security = LinkSecurity(graph.settings.links, address.bind, announce=address.announce)
         ports = address.ports or graph.settings.slot.port_range
-        network = security.network(announce=address.announce, ports=ports)
+        network = security.network(ports=ports)
         provider = ElasticProvider(access, graph.name, security, shipment)
         secret = security.secret
         rest, kept = rest_server(graph), archive(graph)
@@ -161,6 +173,7 @@ class ElasticProvider:
         self._failed: Callable[[str, TidegateError, bool], None] | None = None
         self._ended: Callable[[str], None] | None = None
         self._threads: list[threading.Thread] = []
+        self._numbers = itertools.count(1)
         self._clock = SystemClock()
         self._released = threading.Event()
         self._planning = threading.Lock()
@@ -181,13 +194,18 @@ class ElasticProvider:
     def request(self, count: int) -> None:
         from pyspark import InheritableThread
 
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
         for _ in range(count):
-            request = f"{self._tag}-{len(self._threads)}"
+            request = f"{self._tag}-{next(self._numbers)}"
             session = self._access.session
             thread = InheritableThread(target=self._run, args=(request,), session=session)
             thread.daemon = True
-            self._threads.append(thread)
-            thread.start()
+            try:
+                thread.start()  # which asks Spark's JVM for this thread's properties
+            except Exception as error:
+                self._slot_failed(request, error)
+            else:
+                self._threads.append(thread)
 
     def release(self) -> None:
         self._released.set()
@@ -222,7 +240,7 @@ class ElasticProvider:
                     slot = self._plan(request)
                 (row,) = slot.collect()
         except Exception as error:
-            self._slot_failed(request, str(error))
+            self._slot_failed(request, error)
         else:
             # Report normal ends too: the link may have broken before the slot's offer arrived.
             self._slot_ended(request, str(row[0]))
@@ -257,12 +275,17 @@ class ElasticProvider:
         else:
             self._missed(request, SlotLost(f"the slot has ended: {outcome}"))
 
-    def _slot_failed(self, request: str, text: str) -> None:
-        if not any(sign in text for sign in _ENDED_FROM_OUTSIDE):
-            error = lost("Spark ended the slot's task", text)
-            self._missed(request, error, final=is_final(text))
-        elif not self._released.is_set() and self._ended is not None:
-            self._ended("Spark's job was cancelled, or its session stopped, from outside")
+    def _slot_failed(self, request: str, error: Exception) -> None:
+        text = str(error)
+        if any(sign in text for sign in _ENDED_FROM_OUTSIDE):
+            if not self._released.is_set() and self._ended is not None:
+                self._ended("Spark's job was cancelled, or its session stopped, from outside")
+        elif self._access.gone(error):
+            gone = SlotLost("Spark's JVM is gone, or its session was stopped", remedy=_GONE_REMEDY)
+            self._missed(request, gone, final=True)
+        else:
+            ended = lost("Spark ended the slot's task", text)
+            self._missed(request, ended, final=is_final(text))
 
     def _missed(self, request: str, error: TidegateError, *, final: bool = False) -> None:
         if not self._released.is_set() and self._failed is not None:

@@ -36,16 +36,14 @@ _TASK_TRIES: Final = 4
 
 
 def session_for(spark: object | None, slots: int | None) -> SparkSession:
-    """The session handed in, else a new local one with room for this many slots.
+    """The session handed in, else one where Spark has a master, else a new one on this machine.
 
-    slots: None for a batch, whose tasks come in waves. Raises ConfigError for a session that jobs
-    cannot run in, and where Spark does not start.
+    slots: that there has to be room for; None for a batch, whose tasks come in waves. Raises
+    ConfigError for a session that jobs cannot run in, and where Spark does not start.
     """
     if spark is None:
-        session = _build(slots)
-        access_to(session).refuse_unfit()  # it may be one that was there
-        return session
-    if not isinstance(spark, SparkSession) and not is_connect(spark):
+        spark = _build(slots)
+    elif not isinstance(spark, SparkSession) and not is_connect(spark):
         raise ConfigError(
             f"{type(spark).__module__}.{type(spark).__name__} is not a SparkSession",
             where="StreamExecutionEnvironment.on_spark",
@@ -58,13 +56,9 @@ def session_for(spark: object | None, slots: int | None) -> SparkSession:
 
 
 def _build(slots: int | None) -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    master = local_master(slots, os.cpu_count() or 1)
-    builder = SparkSession.builder.master(master).appName("tidegate")
-    for key, value in session_settings(os.environ["PYSPARK_PYTHON"]).items():
-        builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        # Settings of ours would overrule those of spark-submit.
+        return SparkSession.builder.getOrCreate() if has_master() else _build_here(slots)
     except PySparkRuntimeError as error:
         raise ConfigError(
             f"Spark does not start: {error}",
@@ -72,6 +66,29 @@ def _build(slots: int | None) -> SparkSession:
             remedy="Spark needs Java 17 or newer: install a runtime or set JAVA_HOME. "
             "StreamExecutionEnvironment.local() runs the same job without Spark and Java.",
         ) from error
+
+
+def _build_here(slots: int | None) -> SparkSession:
+    master = local_master(slots, os.cpu_count() or 1)
+    builder = SparkSession.builder.master(master).appName("tidegate")
+    chosen = os.environ.get("PYSPARK_PYTHON")
+    python = chosen or sys.executable
+    for key, value in session_settings(python).items():
+        builder = builder.config(key, value)
+    os.environ["PYSPARK_PYTHON"] = python
+    try:
+        return builder.getOrCreate()
+    finally:
+        if not chosen:  # a later session may be one on a cluster
+            del os.environ["PYSPARK_PYTHON"]
+
+
+def has_master() -> bool:
+    """True if spark-submit, or the environment, says where Spark is."""
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    return any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")) or any(
+        told in arguments for told in ("--master", "--remote", "spark.master")
+    )
 
 
 def check_can_shuffle() -> None:
@@ -124,8 +141,8 @@ def lost(what: str, text: str) -> SlotLost:
     if lacks_tidegate(text):
         return SlotLost(
             "the executors' Python has no tidegate",
-            remedy="Install it there, or ship it: spark.archives with an environment, or "
-            "addPyFile with the wheel.",
+            remedy="Bring it along with `tidegate run --ship` (tidegate.spark.ship: true), install "
+            "it there, or ship an environment with spark.archives.",
         )
     if _VERSIONS in text:
         told = next(line for line in text.splitlines() if _VERSIONS in line)

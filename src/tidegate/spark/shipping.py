@@ -14,8 +14,10 @@ import platform
 import re
 import sys
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,12 +49,16 @@ _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _NO_CODE: Final = (".pyc", ".pth")
 _KEPT_MS: Final = 30 * 24 * 3_600_000
-"""An archive in the cache is deleted once no job has been given it for so long.
+"""An archive in the cache is deleted once no job has been given it for so long."""
 
-Spark reads it again for each executor that comes later.
+MADE_FOR: Final = (
+    f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.machine()}, "
+    f"{EXTENSION_SUFFIXES[0]}"
+)
+"""The interpreters that compiled packages fit: version, processor, and the names of extensions.
+
+These tell the C library, and an interpreter without the lock, too.
 """
-
-_PYTHON: Final = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Shipment:
     def carried(self, function: OverArrow) -> OverArrow:
         """The function for ``mapInArrow``, for workers that cannot import it as they start."""
         payload = cloudpickle.dumps(function)
-        return unpacked(payload, self.folder, _PYTHON, platform.machine())
+        return unpacked(payload, self.folder, MADE_FOR)
 
 
 def ship(access: SparkAccess) -> Shipment:
@@ -96,21 +102,24 @@ def packed(cache: Path) -> Path:
     One that is made takes the place of those that nobody has needed for a month.
     """
     files = dict(sorted(_files()))
-    content = hashlib.sha256(f"{_PYTHON} {platform.machine()}".encode())
+    content = hashlib.sha256(MADE_FOR.encode())
     for name, file in files.items():
         found = file.stat()
         content.update(f"\n{name} {found.st_size} {found.st_mtime_ns}".encode())
     archive = cache / f"tidegate-{tidegate.__version__}-{content.hexdigest()[:16]}.tar.gz"
-    if archive.exists():
-        archive.touch()
-    else:
+    try:
+        os.utime(archive)
+    except FileNotFoundError:
         cache.mkdir(parents=True, exist_ok=True)
         _tidy(cache)
-        made = archive.with_suffix(f".{os.getpid()}")
-        with tarfile.open(made, "w:gz", compresslevel=1) as tar:
+        # Other jobs may pack at once: in threads, or in containers with one cache and one pid.
+        with (
+            tempfile.NamedTemporaryFile(dir=cache, prefix="tidegate-", delete=False) as made,
+            tarfile.open(fileobj=made, mode="w:gz", compresslevel=1) as tar,
+        ):
             for name, file in files.items():
                 tar.add(file, name, recursive=False)
-        made.rename(archive)
+        Path(made.name).replace(archive)
     return archive
 
 

@@ -14,27 +14,31 @@ if TYPE_CHECKING:
 
 
 def unpacked(
-    payload: bytes, folder: str, python: str, machine: str
+    payload: bytes, folder: str, made_for: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for ``mapInArrow`` that loads another one once its modules can be imported.
 
-    payload: the other one, pickled. folder: of the archive, as Spark names it. python, machine:
-    what the packages in it are for.
+    payload: the other one, pickled. folder: of the archive, as Spark names it. made_for: the
+    interpreters that the packages in it fit, as `tidegate.spark.shipping` describes its own.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import platform
         import socket
         import sys
+        from importlib.machinery import EXTENSION_SUFFIXES
 
         from pyspark import SparkFiles, cloudpickle
 
-        found = f"{sys.version_info[0]}.{sys.version_info[1]}", platform.machine()
-        if found != (python, machine):
+        found = (
+            f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.machine()}, "
+            f"{EXTENSION_SUFFIXES[0]}"
+        )
+        if found != made_for:
             raise RuntimeError(
-                f"node {socket.gethostname()} has Python {found[0]} on {found[1]}, and the shipped "
-                f"packages are for Python {python} on {machine}: set spark.pyspark.python to one "
-                "like the driver's there, or ship an environment with spark.archives"
+                f"node {socket.gethostname()} has {found}, and the shipped packages are for "
+                f"{made_for}: set spark.pyspark.python to one like the driver's there, or ship an "
+                "environment with spark.archives"
             )
         place = SparkFiles.get(folder)
         if place not in sys.path:

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.addresses import is_loopback
+from tidegate.model.addresses import leaves_machine
 from tidegate.model.settings import LinkProtection
 from tidegate.transport.keys import read_keys
 from tidegate.transport.tcp import TcpNetwork
@@ -24,16 +24,18 @@ _DRIVER: Final = "driver"
 class LinkSecurity:
     """Makes the driver's network, and the invitations of slots, each with keys of its own.
 
-    host: the address that the driver binds; links that stay on the machine are plain unless the
-    settings ask for more. Raises ConfigError for certificates that are none.
+    host: the address that the driver binds. announce: another one that leads there; None for the
+    same. Links that stay on the machine are plain unless the settings ask for more. Raises
+    ConfigError for certificates that are none.
     """
 
-    def __init__(self, settings: LinkSettings, host: str) -> None:
+    def __init__(self, settings: LinkSettings, host: str, *, announce: str | None = None) -> None:
         self.secret: Final = secrets.token_bytes(32)
         self._host = host
+        self._announce = announce
         self._given: Keys | None = None
         self._authority: Authority | None = None
-        beyond = not is_loopback(host)
+        beyond = leaves_machine(host, announce)
         encrypted = settings.protection is LinkProtection.ON or (
             beyond and settings.protection is LinkProtection.AUTO
         )
@@ -46,13 +48,11 @@ class LinkSecurity:
 
             self._authority = Authority()
 
-    def network(
-        self, *, announce: str | None = None, ports: tuple[int, int] = (0, 0)
-    ) -> TcpNetwork:
+    def network(self, *, ports: tuple[int, int] = (0, 0)) -> TcpNetwork:
         return TcpNetwork(
             secret=self.secret,
             host=self._host,
-            announce=announce,
+            announce=self._announce,
             ports=ports,
             keys=self._keys(_DRIVER),
             sealed=self.sealed,

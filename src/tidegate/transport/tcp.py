@@ -106,6 +106,8 @@ class TcpNetwork:
             found = await loop.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
         except OSError as error:
             raise self._not_ours(error) from error
+        # Spark takes the address of IPv4, too, where a name has one of each.
+        found.sort(key=lambda each: each[0] != socket.AF_INET)
         family, _, _, _, (host, _, *scope) = found[0]
         for port in range(first, last + 1):
             try:
@@ -116,7 +118,8 @@ class TcpNetwork:
         raise ConfigError(
             f"no port from {first} to {last} is free on {self._host}",
             where="tidegate.net.port-range",
-            remedy="Give a wider range, or 0 for any port.",
+            remedy="Give a wider range, or 0 for any port. A driver has the port of "
+            "tidegate.net.driver-bind-address, or of tidegate.net.driver-address, if there is one.",
         )
 
     def _not_ours(self, error: OSError) -> ConfigError:

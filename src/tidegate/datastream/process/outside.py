@@ -134,6 +134,11 @@ def active_session() -> object:
     return None if sql is None else sql.SparkSession.getActiveSession()
 
 
+def is_submitted() -> bool:
+    """True if ``spark-submit`` has started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def script_name() -> str:
     file: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
     if not file:

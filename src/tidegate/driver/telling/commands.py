@@ -57,7 +57,7 @@ Told = (
 )
 
 
-def tell(command: Told, log: structlog.typing.FilteringBoundLogger, hint: str) -> None:
+def tell(command: Told, log: structlog.typing.FilteringBoundLogger, *, hint: str = "") -> None:
     """Logs one of them. hint: what may be the matter where slots do not come."""
     match command:
         case StatusChanged(status=status, error=error):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import SystemClock
 from tidegate.config.log import print_line, process_log
-from tidegate.errors import DriverUnreachable
-from tidegate.model.addresses import ANNOUNCE, host_and_port
+from tidegate.errors import ConfigError, DriverUnreachable
+from tidegate.model.addresses import ANNOUNCE, host_and_port, is_loopback
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import Pulse
 from tidegate.model.descriptors import make_room
@@ -260,12 +260,27 @@ def _place(invitation: SlotInvitation) -> tuple[str, str | None]:
     """Host to listen at, and the one to announce; None for the same."""
     network = invitation.settings.network
     host = invitation.host or address_towards(invitation.driver)
+    if network is None and invitation.driver_process is None:
+        _refuse_loopback(host, invitation.driver)
     if network is None and ANNOUNCE not in os.environ:
         return host, None
     from tidegate.transport.interfaces import address_in, announced_from
 
     host = host if network is None else address_in(network)
     return host, announced_from(host)
+
+
+def _refuse_loopback(host: str, driver: str) -> None:
+    """Raises ConfigError where slots of other nodes, which find the driver too, could not come."""
+    if is_loopback(host) and not is_loopback(host_and_port(driver)[0]):
+        raise ConfigError(
+            f"node {socket.gethostname()} reaches the driver at {driver} through its own loopback "
+            f"{host}, where slots of other nodes cannot reach this one",
+            where="tidegate.net.network",
+            remedy="Set tidegate.net.network to the network of the nodes, or tell of the driver by "
+            "an address, not by a name that this node takes for its own: tidegate.net."
+            "driver-address, or spark.driver.host. It is 127.0.0.1 where all is on one machine.",
+        )
 
 
 def address_towards(driver: str) -> str:

@@ -101,7 +101,10 @@ class SparkAccess(Protocol):
         ...
 
     def setting(self, key: str, default: str) -> str:
-        """A setting that the session was built with; the default where it is not known."""
+        """A setting that the session was built with, of ``spark.sql`` as it is by now.
+
+        The default where it is not known.
+        """
         ...
 
     def driver_address(self) -> DriverAddress:
@@ -118,6 +121,10 @@ class SparkAccess(Protocol):
 
     def cancel(self, tag: str) -> bool:
         """Ends Spark jobs of a tag, within a limit; False if Spark does not answer."""
+        ...
+
+    def gone(self, error: Exception) -> bool:
+        """True if a call of Spark has failed because its driver has ended."""
         ...
 
     def waiting(self, tag: str, asked: int) -> str:
@@ -207,6 +214,8 @@ def refuse_settings(access: SparkAccess) -> None:
     for key, why in (
         ("spark.speculation", "Spark would run a slot twice"),
         ("spark.python.worker.killOnIdleTimeout", "Spark would kill healthy slots"),
+        # Which follows the one above unless the session says otherwise.
+        ("spark.sql.execution.pyspark.udf.killOnIdleTimeout", "Spark would kill healthy slots"),
     ):
         if access.setting(key, "false").lower() == "true":
             raise ConfigError(

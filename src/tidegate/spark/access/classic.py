@@ -6,16 +6,18 @@ import contextlib
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from tidegate.driver.address import LOCALHOST, DriverAddress
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import parted
 from tidegate.spark.access.access import JobNames, cores_of, lent_of, refuse_settings
 from tidegate.spark.access.interrupts import keep_slots_at_signals
+from tidegate.spark.access.python_files import ready
 from tidegate.spark.access.waiting import Waiting
 from tidegate.spark.slot_task import REQUEST_PROPERTY
 
@@ -32,7 +34,8 @@ class ClassicAccess:
     tells_requests = True
     when_unreachable = (
         "Executors must reach spark.driver.host, and the ports of tidegate.net.port-range; if they "
-        "reach another address, set tidegate.net.driver-address to that."
+        "reach another address, set tidegate.net.driver-address to that, and "
+        "tidegate.net.driver-bind-address to where the driver is to listen for it."
     )
 
     def __init__(self, session: SparkSession) -> None:
@@ -67,7 +70,7 @@ class ClassicAccess:
         return cores_of(self.master)
 
     def refuse_unfit(self) -> None:
-        if getattr(self._context, "_jsc", None) is None:  # PySpark has no public word for it
+        if self._stopped:
             raise ConfigError(
                 "the SparkSession has been stopped",
                 where="StreamExecutionEnvironment.on_spark",
@@ -76,6 +79,8 @@ class ClassicAccess:
         refuse_settings(self)
 
     def setting(self, key: str, default: str) -> str:
+        if key.startswith("spark.sql."):
+            return str(self.session.conf.get(key, default))
         return self._context.getConf().get(key) or default
 
     def driver_address(self) -> DriverAddress:
@@ -116,8 +121,21 @@ class ClassicAccess:
                     context.setLocalProperty(REQUEST_PROPERTY, cast("str", None))
 
     def cancel(self, tag: str) -> bool:
-        self._context.cancelJobsWithTag(tag)
+        try:
+            self._context.cancelJobsWithTag(tag)
+        except Exception as error:
+            if not self.gone(error):
+                raise
+            return False
         return True
+
+    def gone(self, error: Exception) -> bool:
+        of_link = isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+        return of_link or isinstance(error, ConnectionError) or self._stopped
+
+    @property
+    def _stopped(self) -> bool:
+        return getattr(self._context, "_jsc", None) is None  # PySpark has no public word for it
 
     def waiting(self, tag: str, asked: int) -> str:
         try:
@@ -172,18 +190,30 @@ class ClassicAccess:
             yield
 
     def give_python_file(self, path: str) -> None:
-        from pyspark import SparkFiles
-
-        file = Path(path)
-        if file.is_dir():
-            # Executors fetch it later; the session deletes this folder when it stops.
-            folder = Path(SparkFiles.getRootDirectory()) / "tidegate"
-            folder.mkdir(exist_ok=True)
-            path = shutil.make_archive(str(folder / file.name), "zip", file)
-        self._context.addPyFile(path)
+        try:
+            self._context.addPyFile(str(ready(path, _served_folder(), self.application)))
+        except Py4JJavaError as error:
+            raise ConfigError(
+                f"Spark does not take a file for its executors: {error.java_exception}",
+                where=path,
+                remedy="Two files of one name need two sessions, or a folder around each.",
+            ) from error
 
     def give_archive(self, path: str, folder: str) -> None:
-        self._context.addArchive(f"{path}#{folder}")
+        # Spark reads it again for each executor that comes later, when the cache may be tidied.
+        served = _served_folder() / Path(path).name
+        with tempfile.TemporaryDirectory(dir=served.parent) as aside:
+            Path(shutil.copy(path, aside)).replace(served)
+        self._context.addArchive(f"{served}#{folder}")
 
     def keep_slots_at_signals(self, log: structlog.typing.FilteringBoundLogger) -> None:
         keep_slots_at_signals(self._context, log)
+
+
+def _served_folder() -> Path:
+    """A folder for files that Spark serves to executors; it goes when the session stops."""
+    from pyspark import SparkFiles
+
+    folder = Path(SparkFiles.getRootDirectory()) / "tidegate"
+    folder.mkdir(exist_ok=True)
+    return folder

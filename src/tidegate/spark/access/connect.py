@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import shutil
 import signal
 import socket
 import tempfile
@@ -24,6 +22,7 @@ from tidegate.driver.address import DriverAddress, is_here
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import is_loopback
 from tidegate.spark.access.access import JobNames, cores_of, lent_of, refuse_settings
+from tidegate.spark.access.python_files import ready
 from tidegate.spark.access.waiting import WaitingAfar
 
 if TYPE_CHECKING:
@@ -45,6 +44,10 @@ _CLUSTER: Final = (
     "submit the program to the cluster, where no firewall is between: "
     "spark-submit --deploy-mode cluster"
 )
+_TELL: Final = (
+    "Set tidegate.net.driver-address to an address that executors reach, and, where that is not "
+    "this machine's own, tidegate.net.driver-bind-address to one that is."
+)
 
 
 class ConnectAccess:
@@ -58,8 +61,9 @@ class ConnectAccess:
     page = None
     when_unreachable = (
         "Executors dial this program, where the job's driver is: set tidegate.net.driver-address "
-        "to an address of this machine that they reach, and let them through to the ports of "
-        f"tidegate.net.port-range. Where they can reach none, {_CLUSTER}."
+        "to an address that they reach, tidegate.net.driver-bind-address to where the driver is to "
+        "listen for it, and let them through to the ports of tidegate.net.port-range. Where they "
+        f"can reach none, {_CLUSTER}."
     )
 
     def __init__(self, session: Any) -> None:
@@ -131,8 +135,7 @@ class ConnectAccess:
                     "the server of Spark Connect is reached through this machine's own loopback, "
                     "where its executors cannot find the driver",
                     where=_WHERE,
-                    remedy="Set tidegate.net.driver-address to an address of this machine that "
-                    f"executors reach. If there is none, {_CLUSTER}.",
+                    remedy=f"{_TELL} If there is none, {_CLUSTER}.",
                 )
         return DriverAddress(host, host)
 
@@ -150,8 +153,7 @@ class ConnectAccess:
             raise ConfigError(
                 f"there is no route to Spark Connect's server {server}: {_line(error)}",
                 where=_WHERE,
-                remedy="Set tidegate.net.driver-address to an address of this machine that "
-                "executors reach.",
+                remedy=_TELL,
             ) from error
 
     @contextlib.contextmanager
@@ -202,6 +204,9 @@ class ConnectAccess:
     def cancel(self, tag: str) -> bool:
         return not self._silent() and _within_limit(lambda: self.session.interruptTag(tag))
 
+    def gone(self, error: Exception) -> bool:
+        return False  # its errors say so themselves: see tidegate.spark.session
+
     def waiting(self, tag: str, asked: int) -> str:
         if self._silent():
             return (
@@ -224,20 +229,8 @@ class ConnectAccess:
         return contextlib.nullcontext()
 
     def give_python_file(self, path: str) -> None:
-        file = Path(path)
-        if file.suffix in {".py", ".zip", ".egg", ".jar"}:
-            self._give(path, pyfile=True)
-            return
         with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-            made = f"{folder}/{file.name}"
-            if file.is_dir():
-                packed = shutil.make_archive(made, "zip", file)
-            else:  # such as a wheel, which is an archive by another name
-                packed = shutil.copyfile(file, f"{made}.zip")
-            # A session takes no two files of one name, and the folder may change meanwhile.
-            content = hashlib.sha256(Path(packed).read_bytes()).hexdigest()[:12]
-            named = Path(packed).rename(Path(folder) / f"{file.name}-{content}.zip")
-            self._give(str(named), pyfile=True)
+            self._give(str(ready(path, Path(folder), self.application)), pyfile=True)
 
     def give_archive(self, path: str, folder: str) -> None:
         self._give(f"{path}#{folder}", archive=True)

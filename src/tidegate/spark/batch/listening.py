@@ -51,9 +51,9 @@ async def listen(
     """
     settings = graph.settings
     try:
-        security = LinkSecurity(settings.links, place.bind)
+        security = LinkSecurity(settings.links, place.bind, announce=place.announce)
         ports = place.ports or settings.slot.port_range
-        network = security.network(announce=place.announce, ports=ports)
+        network = security.network(ports=ports)
         listener = await network.listen(watch.accept)
     except TidegateError as error:
         log.warning("tasks cannot tell what they do before the batch ends", error=str(error))
