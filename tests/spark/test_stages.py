@@ -32,10 +32,10 @@ from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.graph.job_graph import JobGraph
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId, VertexId
 from tidegate.spark.batch.coordinators import Coordinators
-from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.job import combiners, task_settings
 from tidegate.spark.batch.shuffle import BATCH_BYTES, END, PLACE, WORDS, Said, Told, hear, said_in
-from tidegate.spark.batch.stage import Stage, run_task
+from tidegate.spark.batch.stage import run_task
+from tidegate.spark.batch.stage_plan import FramePartitions, Stage
 from tidegate.spark.batch.telling import SparkTask
 
 ROWS_AT_ONCE = 700

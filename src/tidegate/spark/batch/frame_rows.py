@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from flinkformat.frozen import frozen
 from tidegate.errors import RestoreRefused
 from tidegate.model.elements import ArrowBatch
 
@@ -19,29 +18,6 @@ if TYPE_CHECKING:
     from tidegate.api.source import EnumeratorContext, ReaderContext, SplitEnumerator
     from tidegate.model.ids import CheckpointId
     from tidegate.operators.sources.source import SourceReaderOperator
-
-
-@frozen
-class FramePartitions:
-    """How tasks find their rows. schema: of the records.
-
-    first: number of the partition of Spark's stage that holds the rows of subtask 0. count: of the
-    partitions that follow, from that one on.
-    """
-
-    schema: pa.Schema
-    first: int
-    count: int
-
-    def subtask(self, partition: int) -> int:
-        """Index of the subtask that a partition is for. Raises ValueError if it is for none."""
-        index = partition - self.first
-        if not 0 <= index < self.count:
-            raise ValueError(
-                f"a DataFrame had {self.count} partitions when the batch was planned, and has "
-                "others now: give it a number of them with repartition()"
-            )
-        return index
 
 
 class FrameRows:

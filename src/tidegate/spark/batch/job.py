@@ -23,7 +23,6 @@ from tidegate.model.topology import Partitioner
 from tidegate.spark.access.access import JobNames
 from tidegate.spark.batch.commits import clean_sinks, commit_all
 from tidegate.spark.batch.coordinators import Coordinators
-from tidegate.spark.batch.frame_rows import FramePartitions
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
 from tidegate.spark.batch.shuffle import (
     END,
@@ -35,7 +34,8 @@ from tidegate.spark.batch.shuffle import (
     hear,
     said_in,
 )
-from tidegate.spark.batch.stage import Stage, stage_function
+from tidegate.spark.batch.stage import stage_function
+from tidegate.spark.batch.stage_plan import FramePartitions, Stage
 from tidegate.spark.session import lost
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores

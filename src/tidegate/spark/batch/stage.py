@@ -10,26 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from flinkformat.frozen import frozen
 from tidegate.api.functions import SnapshotContext
 from tidegate.clock import SystemClock
 from tidegate.errors import as_error
 from tidegate.model.chance import SeededChance
-from tidegate.model.control import CheckpointAcknowledged, Deploy, ExecutionState
-from tidegate.model.deployment import Deployment
+from tidegate.model.control import CheckpointAcknowledged, ExecutionState
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     MIN_TIMESTAMP_MS,
     EndOfData,
     Watermark,
 )
-from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
-from tidegate.model.topology import Partitioner, Topology
+from tidegate.model.topology import Partitioner
 from tidegate.operators.sinks.sink import committables_state
 from tidegate.slot.driver_link import as_ours
 from tidegate.slot.loop.beside import DaemonThreads, guarded
@@ -48,6 +45,7 @@ from tidegate.spark.batch.shuffle import (
     Told,
     hear,
 )
+from tidegate.spark.batch.stage_plan import Stage, deployment_of
 from tidegate.spark.batch.telling import LastWords, SparkTask, telling
 from tidegate.spark.slot_task import imports_from
 from tidegate.storage.reading import StateReader
@@ -58,19 +56,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import structlog
 
-    from tidegate.api.operator import Combiner, Threads, VertexPlan
+    from tidegate.api.operator import Threads, VertexPlan
     from tidegate.errors import TidegateError
-    from tidegate.model.control import CheckpointDeclined, SlotInvitation, SubtaskFigures
+    from tidegate.model.control import CheckpointDeclined, SubtaskFigures
+    from tidegate.model.deployment import Deployment
     from tidegate.model.elements import Barrier, Mark, OperatorEvent
-    from tidegate.model.ids import ChannelId, CheckpointId, JobId, OperatorId, VertexId
+    from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SubtaskId
     from tidegate.model.metrics import Metrics
-    from tidegate.model.restore import SubtaskRestore
-    from tidegate.model.settings import JobSettings
     from tidegate.slot.subtask.chain import ChainedOperator
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.subtask.subtask import Subtask
-    from tidegate.spark.batch.frame_rows import FramePartitions
     from tidegate.spark.batch.telling import Telling
 
 _ENCODE_MS: Final = 50.0
@@ -80,71 +76,6 @@ _BEAT_S: Final = 0.005
 
 _TURNS_AT_ONCE: Final = 64
 _WAKE_S: Final = 1.0
-
-
-@frozen
-class Stage:
-    """A vertex as tasks of Spark get it.
-
-    events: what the coordinators of its operators have to say, by subtask. path: the driver's
-    import path on the same machine, else (). barrier: of the snapshot that the batch ends with.
-    restored, restores: the snapshot that it starts from, and the state in it by subtask.
-    event_time_ms: where event time had come in it. frame: how tasks find the rows of a DataFrame
-    that Spark gives them; None where the source reads, or the shuffle is read. combiners: join rows
-    before they are sent, by edge. invitation: to the driver, for tasks to tell it what they do;
-    None where it does not listen. kept_for: the job for whom state is kept that is written at the
-    end; None for this one. only_commits: nothing is read, and sinks commit what was restored.
-    """
-
-    job: JobId
-    topology: Topology
-    vertex: VertexId
-    plan: bytes
-    settings: JobSettings
-    events: Mapping[int, Sequence[tuple[OperatorId, OperatorEvent]]] = field(
-        default_factory=dict[int, "Sequence[tuple[OperatorId, OperatorEvent]]"]
-    )
-    path: tuple[str, ...] = ()
-    barrier: Barrier | None = None
-    restored: CheckpointId | None = None
-    restores: Mapping[int, SubtaskRestore] = field(default_factory=dict[int, "SubtaskRestore"])
-    event_time_ms: int | None = None
-    frame: FramePartitions | None = None
-    combiners: Mapping[int, Combiner] = field(default_factory=dict[int, "Combiner"])
-    invitation: SlotInvitation | None = None
-    kept_for: JobId | None = None
-    only_commits: bool = False
-
-    @property
-    def parallelism(self) -> int:
-        return self.topology.vertex(self.vertex).parallelism
-
-    @property
-    def position(self) -> int:
-        """Place of the vertex in the topology."""
-        return [each.id for each in self.topology.vertices].index(self.vertex)
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        return self.topology.inputs(self.vertex)
-
-    @property
-    def senders(self) -> frozenset[VertexId]:
-        """Vertices whose rows come to it."""
-        return frozenset(self.topology.edges[edge].source for edge in self.inputs)
-
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        return self.topology.outputs(self.vertex)
-
-    @property
-    def as_seen(self) -> Topology:
-        """The topology as a task sees it: one channel for all rows that come over an edge."""
-        vertices = tuple(
-            replace(each, parallelism=1) if each.id in self.senders else each
-            for each in self.topology.vertices
-        )
-        return Topology(vertices, self.topology.edges)
 
 
 def stage_function(
@@ -180,15 +111,6 @@ def run_task(
     began = place.began(deployment.execution)
     with telling(stage.invitation, began, deployment.task_name, SystemClock()) as told:
         yield from StageTask(stage, deployment, told, again=place.again).run(batches)
-
-
-def deployment_of(stage: Stage, index: int, attempt: int) -> Deployment:
-    """The subtask of a stage in one of its tasks."""
-    execution = ExecutionId(SubtaskId(stage.vertex, index), Attempt(attempt), Epoch(1))
-    deploy = Deploy(execution, stage.plan, stage.as_seen, {}, {}, {}, stage.restored)
-    if (start := stage.restores.get(index)) is not None:
-        deploy = replace(deploy, state=start.operators, checksums=start.checksums)
-    return Deployment(stage.job, stage.settings, deploy)
 
 
 class StageHost:
