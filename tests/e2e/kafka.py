@@ -129,6 +129,8 @@ class KafkaServer:
         from confluent_kafka.admin import NewPartitions
 
         self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(ANSWER_S)
+        # The controller answers before the broker knows: who writes there at once would fail.
+        until(lambda: self._has_leaders(topic, total), f"leaders of {topic}", ANSWER_S)
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
@@ -138,11 +140,18 @@ class KafkaServer:
         self, topic: str, values: Iterable[object], partition: int = -1, first_ms: int | None = None
     ) -> None:
         """Write values as text; with timestamps that count up, or with the time of day."""
+        lost: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                lost.append(error)
+
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 0})
         for number, value in enumerate(values):
             times = {} if first_ms is None else {"timestamp": first_ms + number}
-            producer.produce(topic, str(value), partition=partition, **times)
+            producer.produce(topic, str(value), partition=partition, callback=delivered, **times)
         assert producer.flush(ANSWER_S) == 0, "records were not delivered"
+        assert not lost, f"records were not delivered: {lost[0]}"
 
     def messages(self, topic: str, *, committed: bool = True) -> list[Message]:
         """What a reader sees in a topic, of committed transactions only or of all."""

@@ -118,11 +118,14 @@ class BatchClient:
             driver.heard(self._job.run())
             status = JobStatus.FINISHED
         except JobCanceled:
+            driver.wait_for_ends()
             status, error = JobStatus.CANCELED, cancelled(self._graph.name, "").error
         except Exception as raised:
             cause = raised if isinstance(raised, TidegateError) else as_ours(raised, "the driver")
             driver.failed(cause)
             status, error = JobStatus.FAILED, failed_for_good(self._graph.name, cause).error
+        if error is not None:
+            self._job.discard()
         driver.enter(status, error)
         self._conclude(status, error)
 

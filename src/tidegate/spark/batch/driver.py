@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidegate.driver.running import ANSWER_WITHIN_MS
-from tidegate.model.control import Samples, TellSamples, TellThreads, Threads
+from tidegate.model.control import JobStatus, Samples, TellSamples, TellThreads, Threads
 from tidegate.spark.batch.driver_loop import DriverLoop
 from tidegate.spark.batch.lead import Lead
-from tidegate.spark.batch.listening import hear_out, listen
+from tidegate.spark.batch.listening import ENDS_S, hear_out, listen
 from tidegate.spark.batch.progress import BatchProgress
 from tidegate.spark.batch.user_calls import UserCalls
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import (
         CheckpointAcknowledged,
-        JobStatus,
         SlotInvitation,
         ThreadStack,
         ToSlot,
@@ -77,14 +76,19 @@ class BatchDriver:
         self.lead.watch(self._stop)
         self._calls.restore_hooks(self._start)
 
+    def wait_for_ends(self) -> None:
+        """Wait until tasks have ended that are to end before their time, within a limit."""
+        self._loop.done(hear_out(self.progress.watch, ENDS_S))
+
     def heard(self, said: Sequence[Said]) -> None:
         """All tasks have ended, and have said that with their rows."""
         self._loop.done(hear_out(self.progress.watch))
         self.progress.ended(said)
 
     def failed(self, error: TidegateError) -> None:
-        """The job ends with an error."""
-        self._loop.done(hear_out(self.progress.watch))
+        """The job ends with an error, and its tasks with it."""
+        self.enter(JobStatus.FAILING, error)
+        self.wait_for_ends()
         self.progress.add_failure(error, error.where)
         self.progress.label_failure(error, self._calls.labels(error))
 

@@ -141,19 +141,19 @@ class BatchJob:
 
     def run(self) -> list[Said]:
         """Runs all tasks and commits. Gives what they said; the first failure is raised."""
-        try:
-            said = self._run()
-        except BaseException:
-            # Once it is complete, it holds what could not be committed.
-            if self._snapshot is None:
-                self._free(self._clean_sinks)
-            elif not self._snapshot.completed:
-                self._free(self._clean_sinks, self._snapshot.discard)
-            raise
+        said = self._run()
         # Batch after batch, looking through all output would take longer with each.
         if not self._is_of_series or any(each.again for each in said):
             self._free(self._clean_sinks)
         return said
+
+    def discard(self) -> None:
+        """Delete what a job that has failed has left, once its tasks have ended."""
+        # A snapshot that is complete holds what could not be committed.
+        if self._snapshot is None:
+            self._free(self._clean_sinks)
+        elif not self._snapshot.completed:
+            self._free(self._clean_sinks, self._snapshot.discard)
 
     @property
     def _is_of_series(self) -> bool:

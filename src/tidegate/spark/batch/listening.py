@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.watch import TaskWatch
 
 _WHO: Final = "tasks"
-_LAST_S: Final = 1.0
+LAST_S: Final = 1.0
 """How long the last words of tasks are waited for, once Spark has no task of the job any more."""
+
+ENDS_S: Final = 5.0
+"""How long tasks that Spark has cancelled are waited for: it kills their workers after 2 s."""
 
 
 @frozen
@@ -63,7 +66,7 @@ async def listen(
     return security.invite(invitation(settings.slot, listener.address, security.secret), _WHO)
 
 
-async def hear_out(watch: TaskWatch) -> None:
-    """Wait until tasks that have ended were heard to their last word."""
+async def hear_out(watch: TaskWatch, limit_s: float = LAST_S) -> None:
+    """Wait until tasks that have ended were heard to their last word, as long as that may take."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(watch.quiet.wait(), _LAST_S)
+        await asyncio.wait_for(watch.quiet.wait(), limit_s)
