@@ -261,13 +261,15 @@ def joined(parts: Sequence[Column]) -> Column:
     template, values = "", list[list[object]]()
     for each in parts:
         if each.values.ndim:
-            template += "{}"
+            template += "%s"
             values.append(each.values.tolist())
         else:
-            template += str(each.values[()]).replace("{", "{{").replace("}", "}}")
+            template += str(each.values[()]).replace("%", "%%")
     if not values:
-        return constant(template.format())
-    return Column(np.array(list(map(template.format, *values)), TEXT))
+        return constant(template % ())
+    # No value is a tuple, which would be taken for several.
+    rows = values[0] if len(values) == 1 else zip(*values, strict=True)
+    return Column(np.array(list(map(template.__mod__, rows)), TEXT))
 
 
 def exact(*columns: Column) -> None:
