@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.operators.backed import in_columns
@@ -177,6 +177,8 @@ FUNCTIONS: tuple[object, ...] = (all_of, one_by_one, divided, second, Applied(),
     st.sampled_from([0, 0, 7]),
     actions,
 )
+# A snapshot in the midst of a window.
+@example(all_of, 1, None, 0, 0, [("rows", [(0, 0, 0), (1, 0, 0)]), ("time", 10), ("cut", 1)])
 def test_columns_come_to_what_rows_come_to(
     name: str,
     function: object,

@@ -187,7 +187,7 @@ class AlignedWindowOperator(HeapFiringOperator):
             # In the midst of a window, which goes on with the keys that are left.
             pane = self._due[0][2]
             self._panes[pane].update(self._left)
-            keys, groups = zip(*self._left, strict=True)
+            keys, groups = map(list, zip(*self._left, strict=True))
             self._state.put_rows([(key, pane) for key in keys], groups, self._at_hand)
         super().snapshot(context)
         if self._progress is None:
