@@ -287,6 +287,18 @@ def test_what_opening_raises_is_the_functions_failure(world: World, executor: Ex
     step.close()
 
 
+def test_a_coroutine_that_ends_the_program_as_it_opens_has_failed(world: World) -> None:
+    class Exits(Session):
+        async def open(self, runtime_context: RuntimeContext) -> None:
+            raise SystemExit(3)
+
+    step = Step(Exits(), world, CallSettings(LONG_MS))
+    with pytest.raises(UserCodeFailed, match=r"SystemExit\(3\)") as caught:
+        step.until(lambda: False)
+    assert caught.value.where == "operator 'step', in its open"
+    step.close()
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -373,6 +373,18 @@ def test_who_has_no_savepoint_is_told_what_a_failed_commit_means(spark: SparkSes
         env.execute("refused")
 
 
+def test_what_is_prepared_stays_where_a_commit_has_failed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    env = in_batch(StreamExecutionEnvironment.on_spark(spark, 1))
+    numbers = env.from_sequence(1, 10)
+    numbers.sink_to(Refusing())
+    numbers.map(lambda n: {"number": n}).sink_to(FileSink.parquet(tmp_path, NUMBER))
+    with pytest.raises(JobFailed, match="the table is locked"):
+        env.execute("refused")
+    assert len(hidden_files(tmp_path)) + len(committed_files(tmp_path)) == 1
+
+
 class Hanging(Refusing):
     """A sink whose commits do not return. asked: set once the first is asked for."""
 

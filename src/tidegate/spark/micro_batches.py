@@ -55,8 +55,8 @@ class MicroBatches:
     program: builds the job, of an environment and the stream of a batch's rows, dicts that come as
     Arrow batches. directory: keeps the state; its own for each query, beside Spark's
     ``checkpointLocation`` and as reachable for executors. parallelism, configuration: as of
-    ``StreamExecutionEnvironment.on_spark``. name: of each batch's job; by
-    default it has the directory in it.
+    ``StreamExecutionEnvironment.on_spark``. name: of each batch's job; the directory is in
+    it by default.
 
     >>> batches = MicroBatches(program, "state/totals", parallelism=16)
     >>> orders = spark.readStream.table("orders").writeStream.foreachBatch(batches)

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 import flinkformat
+from tidegate.datastream.process.outside import is_submitted
 from tidegate.errors import ConfigError, SlotLost
 from tidegate.spark import daemon
 from tidegate.spark.access.access import access_to, is_connect
@@ -86,9 +87,8 @@ def _build_here(slots: int | None) -> SparkSession:
 def has_master() -> bool:
     """True if spark-submit, or the environment, says where Spark is."""
     arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    return any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")) or any(
-        told in arguments for told in ("--master", "--remote", "spark.master")
-    )
+    told = any(each in arguments for each in ("--master", "--remote", "spark.master"))
+    return told or is_submitted() or "SPARK_REMOTE" in os.environ
 
 
 def check_can_shuffle() -> None:

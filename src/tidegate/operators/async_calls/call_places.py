@@ -170,7 +170,8 @@ def opened(function: object, context: CallContext) -> Awaitable[None] | None:
 async def _awaited(left: Awaitable[object], operator: str) -> None:
     try:
         await left
-    except Exception as error:
+    except (Exception, SystemExit) as raised:
+        error = as_error(raised)
         raise user_code_failed(error, operator=operator, call="open") from error
 
 

@@ -137,9 +137,8 @@ async def commit(
 ) -> None:
     """Commits, again where the world is at fault. name: of the operator. of: what holds them.
 
-    remedy: help where what fails has none.
-
-    Raises CommitFailed if that is impossible, or fails too often.
+    remedy: help where what fails has none. Raises CommitFailed if that is impossible, or fails too
+    often.
     """
     backoff_s = _BACKOFF_FIRST_S
     for left in reversed(range(retries + 1)):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 
+from tidegate.datastream.process.outside import is_submitted
 from tidegate.spark.access.access import SLOT_TAG
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _take_ctrl_c(context: Any) -> None:
 def _keep_jvm_at_sigterm(context: Any) -> None:
     jvm = context._gateway.jvm
     misc, jvm_takes = jvm.sun.misc, jvm.sun.misc.Signal.handle
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not is_submitted():
         # This process started Spark, which therefore ends with it in any case.
         jvm_takes(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
     elif "deploy.SparkSubmit" in (jvm.System.getProperty("sun.java.command") or ""):

@@ -135,6 +135,7 @@ class BatchJob:
         self._shipment = shipment
         self._around = around
         self._snapshot: FinalSnapshot | None = None
+        self._commits = False
         self._staged = StagedInputs(graph, job, self._frames.operators)
         places = self._staged.places | dict.fromkeys(self._frames.operators, IN_PLACE)
         self.coordinators = Coordinators(graph, places, goes_on=ending is not None, start=start)
@@ -148,12 +149,14 @@ class BatchJob:
         return said
 
     def discard(self) -> None:
-        """Delete what a job that has failed has left, once its tasks have ended."""
-        # A snapshot that is complete holds what could not be committed.
-        if self._snapshot is None:
-            self._free(self._clean_sinks)
-        elif not self._snapshot.completed:
-            self._free(self._clean_sinks, self._snapshot.discard)
+        """Delete what a job that has failed has left, once its tasks have ended.
+
+        Nothing, once its output is committed or in a snapshot that is complete.
+        """
+        snapshot = self._snapshot
+        if self._commits or (snapshot is not None and snapshot.completed):
+            return
+        self._free(self._clean_sinks, *(() if snapshot is None else (snapshot.discard,)))
 
     @property
     def _is_of_series(self) -> bool:
@@ -198,6 +201,7 @@ class BatchJob:
             coordinators = self.coordinators.snapshot(barrier.checkpoint)
             self._snapshot.complete(shares, coordinators, hooks, times)
             self._around.saved(self._snapshot, shares)
+        self._commits = True
         try:
             commit_all(self._graph, held, lambda: self._ended_by)
         except CommitFailed as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.watch import TaskWatch
 
 _WHO: Final = "tasks"
-LAST_S: Final = 1.0
+_LAST_S: Final = 1.0
 """How long the last words of tasks are waited for, once Spark has no task of the job any more."""
 
 ENDS_S: Final = 5.0
@@ -66,7 +66,7 @@ async def listen(
     return security.invite(invitation(settings.slot, listener.address, security.secret), _WHO)
 
 
-async def hear_out(watch: TaskWatch, limit_s: float = LAST_S) -> None:
+async def hear_out(watch: TaskWatch, limit_s: float = _LAST_S) -> None:
     """Wait until tasks that have ended were heard to their last word, as long as that may take."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(watch.quiet.wait(), limit_s)
