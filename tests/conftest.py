@@ -167,15 +167,15 @@ def known_processes() -> set[psutil.Process]:
 def nothing_is_left_behind(
     request: pytest.FixtureRequest, known_processes: set[psutil.Process]
 ) -> Iterator[None]:
-    """Fails a test that leaves a thread or a process; Spark's gateway outlives its tests."""
-    if request.node.get_closest_marker("spark") is not None:
-        yield
-        known_processes |= child_processes()
-        return
+    """Fails a test that leaves a thread or a process; Spark's own outlive its tests."""
+    on_spark = request.node.get_closest_marker("spark") is not None
     threads = set(threading.enumerate())
     yield
-    left = left_behind(threads, within_s=ENDS_WITHIN_S)
+    left = left_behind(threads, prefix="tidegate" if on_spark else "", within_s=ENDS_WITHIN_S)
     assert not left, f"threads are left behind: {left}"
+    if on_spark:
+        known_processes |= child_processes()
+        return
     _, alive = psutil.wait_procs(child_processes() - known_processes, timeout=ENDS_WITHIN_S)
     known_processes.update(alive)
     assert not alive, f"processes are left behind: {alive}"

@@ -6,7 +6,6 @@ sessions of their own with Spark's.
 
 import os
 import sys
-import threading
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.conftest import ENDS_WITHIN_S
 from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import until
-from tests.threads import left_behind
 from tidegate import StreamExecutionEnvironment
 from tidegate.spark.daemon import MODULE, SPARKS_MODULE
 
@@ -46,7 +43,6 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def jobs(spark: SparkSession, tmp_path: Path) -> Iterator[Jobs]:
     """Makes environments on the session; after the test nothing of its jobs is left in it."""
-    threads = set(threading.enumerate())
     jobs = Jobs(
         lambda parallelism, settings: StreamExecutionEnvironment.on_spark(
             spark, parallelism, configuration=settings
@@ -56,8 +52,6 @@ def jobs(spark: SparkSession, tmp_path: Path) -> Iterator[Jobs]:
     yield jobs
     jobs.end_all()
     check_session_is_idle(spark)
-    left = left_behind(threads, prefix="tidegate", within_s=ENDS_WITHIN_S)
-    assert not left, f"threads are left behind: {left}"
 
 
 def check_session_is_idle(spark: SparkSession) -> None:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -386,26 +385,27 @@ def test_what_is_prepared_stays_where_a_commit_has_failed(
 
 
 class Hanging(Refusing):
-    """A sink whose commits do not return. asked: set once the first is asked for."""
+    """A sink whose commits do not return. held: set once the first is asked for, until released."""
 
-    def __init__(self, asked: Latch) -> None:
-        self.asked = asked
+    def __init__(self, held: Latch) -> None:
+        self.held = held
 
     def commit(self, committables: Sequence[bytes]) -> None:
-        self.asked.set()
-        threading.Event().wait()
+        self.held.set()
+        self.held.wait()
 
 
 def test_a_batch_whose_commit_does_not_return_can_be_cancelled(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    asked = Latch(tmp_path / "asked")
+    held = Latch(tmp_path / "held")
     env = in_batch(StreamExecutionEnvironment.on_spark(spark, 1))
-    env.from_sequence(1, 10).sink_to(Hanging(asked))
+    env.from_sequence(1, 10).sink_to(Hanging(held))
     client = env.execute_async("hanging")
-    until(lambda: asked.is_set, "the sink commits")
+    until(lambda: held.is_set, "the sink commits")
     client.cancel().result(30)
     assert client.get_job_status().result(0) is JobStatus.CANCELED
+    held.release()
 
 
 def test_results_of_one_batch_are_not_given_by_the_next_once_more(
