@@ -23,6 +23,7 @@ from tidegate import (
     ValueStateDescriptor,
 )
 from tidegate.errors import SerializerIncompatible, UserCodeFailed, UserError
+from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.testing import OperatorHarness
 
 
@@ -160,7 +161,12 @@ def test_what_is_wrong_with_a_function_is_said_with_the_operators_name(
 @pytest.mark.parametrize("trigger", [EventTimeTrigger(), ANY])
 @pytest.mark.parametrize("windows", [TEN, FIVE])
 @pytest.mark.parametrize(
-    ("timestamp", "message"), [(None, "have no event time"), (2**63 - 1, "end of all time")]
+    ("timestamp", "message"),
+    [
+        (None, "have no event time"),
+        (MIN_TIMESTAMP_MS, "have no event time"),
+        (2**63 - 1, "end of all time"),
+    ],
 )
 def test_windows_of_event_time_refuse_records_without_one(
     trigger: Trigger[Any, Any], windows: Any, timestamp: int | None, message: str

@@ -49,7 +49,9 @@ class IdleProvider:
         self.closed = 0
         self.released = 0
         self._on_request = on_request
-        self.hint = ""
+
+    async def hint(self) -> str:
+        return ""
 
     def start(
         self,

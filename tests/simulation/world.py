@@ -424,7 +424,9 @@ class Provider:
         self._process = process
         self._requests = 0
         self._released = False
-        self.hint = ""
+
+    async def hint(self) -> str:
+        return ""
 
     def start(
         self,

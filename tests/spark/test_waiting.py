@@ -1,5 +1,7 @@
 """What is said of slots that do not come is what Spark knows."""
 
+import asyncio
+import threading
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.e2e.watch import until
 from tests.spark.conftest import CORES
 from tidegate.spark.access.classic import ClassicAccess
-from tidegate.spark.access.waiting import Waiting, WaitingAfar
+from tidegate.spark.access.waiting import ANSWERED_WITHIN_S, Question, Waiting, WaitingAfar
 
 TAG = "test-waiting"
 
@@ -91,3 +93,28 @@ def test_spark_tells_tasks_of_slots_from_others(spark: SparkSession, tmp_path: P
         access = ClassicAccess(spark)
         until(lambda: access.look(TAG, 3) == expected, "Spark tells the tasks apart", 60)
         assert access.look(TAG, 3) == expected, "both run until the block is left"
+
+
+def test_spark_is_not_asked_again_before_it_has_answered() -> None:
+    answered, asked = threading.Event(), list[str]()
+
+    def slowly() -> str:
+        asked.append("slowly")
+        assert answered.wait(ANSWERED_WITHIN_S)
+        return "no cores"
+
+    question = Question(within_s=0.01)
+    assert asyncio.run(question.asked(slowly)) == ""
+    assert asyncio.run(question.asked(slowly)) == "" and asked == ["slowly"]
+    answered.set()
+    until(lambda: question.answer, "the question is answered")
+    assert question.answer == "no cores"
+
+
+def test_what_was_known_is_said_once_spark_is_gone() -> None:
+    def gone() -> str:
+        raise OSError("Spark's JVM does not answer")
+
+    question = Question()
+    assert asyncio.run(question.asked(lambda: "no cores")) == "no cores"
+    assert asyncio.run(question.asked(gone)) == "no cores"

@@ -108,9 +108,8 @@ class SlotLinks:
             self._open.add(wire)
         return _SlotHandler(self, wire)
 
-    @property
-    def hint(self) -> str:
-        return self._provider.hint
+    async def hint(self) -> str:
+        return await self._provider.hint()
 
     def request(self, count: int) -> None:
         self._provider.request(count)

@@ -187,7 +187,7 @@ class Performer:
                 tell(command, self._log)
                 self._listeners.tell(command)
             case commands.SlotsAwaited():
-                tell(command, self._log, hint=self._slots.hint)
+                self._inbox.spawn(self._tell_awaited(command))
             case (
                 commands.Restarting()
                 | commands.FallingBack()
@@ -234,6 +234,9 @@ class Performer:
     async def _discard(self, command: DiscardCheckpoint) -> None:
         await self._files.discard(command)
         self._inbox.post(Cleaned(command.checkpoint))
+
+    async def _tell_awaited(self, command: commands.SlotsAwaited) -> None:
+        tell(command, self._log, hint=await self._slots.hint())
 
     async def _label(self, command: commands.LabelFailure) -> None:
         labels = await self._enrichers.labels(command.error, command.task, command.slot)

@@ -176,7 +176,7 @@ class RunningJob:
         await self.inbox.over.wait()
         failures = self.view().failures
         lacks_slots = bool(failures) and failures[0].kind == SlotsMissing.__name__
-        await self._ending.conclude(self.inbox, self._slots.hint if lacks_slots else "")
+        await self._ending.conclude(self.inbox, await self._slots.hint() if lacks_slots else "")
         assert self.inbox.ended is not None, "a job that is concluded has ended"
         return self.inbox.ended.error
 

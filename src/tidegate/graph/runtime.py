@@ -139,7 +139,6 @@ class SlotProvider(Protocol):
         """Wait until the slots have gone, within a limit, and end those that have not."""
         ...
 
-    @property
-    def hint(self) -> str:
-        """Probable reason why slots do not come, in a sentence for the user."""
+    async def hint(self) -> str:
+        """Probable reason why slots do not come, in a sentence for the user, in seconds."""
         ...

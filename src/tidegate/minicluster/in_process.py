@@ -65,8 +65,7 @@ class LoopProvider:
             await asyncio.gather(*left, return_exceptions=True)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    @property
-    def hint(self) -> str:
+    async def hint(self) -> str:
         return ""
 
     async def _serve(self, request: str) -> None:

@@ -99,8 +99,7 @@ class ProcessProvider:
         with self._changed:
             return self._changed.wait_for(lambda: not self._alive, CLOSE_TIMEOUT_S)
 
-    @property
-    def hint(self) -> str:
+    async def hint(self) -> str:
         return "slot processes are slow to start: the machine may be busy"
 
     def _start_one(self, request: str) -> None:

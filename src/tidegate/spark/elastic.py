@@ -7,7 +7,6 @@ one by one. A thread in the driver waits for each job, since Spark's actions blo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import json
 import os
@@ -34,6 +33,7 @@ from tidegate.spark.access.access import (
     check_cores,
     tell_of_plain_rpc,
 )
+from tidegate.spark.access.waiting import Question
 from tidegate.spark.batch.client import start_batch
 from tidegate.spark.batch.final_snapshot import savepoint_in
 from tidegate.spark.batch.listening import DriverPlace
@@ -178,7 +178,7 @@ class ElasticProvider:
         self._released = threading.Event()
         self._planning = threading.Lock()
         self._planned: DataFrame | None = None
-        self._waiting = ""
+        self._question = Question()
 
     def start(
         self,
@@ -218,14 +218,12 @@ class ElasticProvider:
         if left and await loop.run_in_executor(None, self._access.cancel, self._tag):
             await loop.run_in_executor(None, self._join, CANCELLED_TIMEOUT_S)
 
-    @property
-    def hint(self) -> str:
+    async def hint(self) -> str:
         """Reason why slots don't come, as of the last time when Spark could tell."""
-        if not self._released.is_set():
-            asked = sum(thread.is_alive() for thread in self._threads)
-            with contextlib.suppress(AttributeError, OSError):  # Spark is gone
-                self._waiting = self._access.waiting(self._tag, asked)
-        return self._waiting
+        if self._released.is_set():
+            return self._question.answer
+        asked = sum(thread.is_alive() for thread in self._threads)
+        return await self._question.asked(lambda: self._access.waiting(self._tag, asked))
 
     def _join(self, timeout_s: float) -> None:
         deadline_s = self._clock.precise_s() + timeout_s

@@ -24,7 +24,7 @@ from tidegate.api.output_tag import OutputTag
 from tidegate.api.rows.batches import raised
 from tidegate.connectors.kafka.cluster import refused_properties
 from tidegate.errors import BadRecord, ConfigError, StorageFailed
-from tidegate.model.elements import RowBatch
+from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -244,7 +244,7 @@ class KafkaReader:
         values: list[object] = []
         times: list[int] = []
         reached: dict[tuple[str, int], int] = {}
-        timed = True
+        timed = False
         for message in messages:
             place = cast("tuple[str, int]", (message.topic(), message.partition()))
             error = message.error()
@@ -265,16 +265,17 @@ class KafkaReader:
             value = self._value(split, offset, message.value())
             if value is not None:
                 kind, ms = message.timestamp()
-                timed &= kind != TIMESTAMP_NOT_AVAILABLE
+                has_time = kind != TIMESTAMP_NOT_AVAILABLE
+                timed |= has_time
                 values.append(value)
-                times.append(ms)
+                times.append(ms if has_time else MIN_TIMESTAMP_MS)
         if values:
             self._troubles.clear()
         for place, offset in reached.items():
             self._splits[place] = replace(self._splits[place], offset=offset)
         if any(self._splits[place].ended for place in reached):
             self._assign()
-        return RowBatch(values, times if timed and values else None)
+        return RowBatch(values, times if timed else None)
 
     def _value(self, split: KafkaSplit, offset: int, data: bytes | None) -> object:
         if data is None:

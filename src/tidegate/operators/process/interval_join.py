@@ -110,7 +110,7 @@ class IntervalJoinOperator(FunctionOperator):
 
     def _in_time(self, rows: RowBatch, port: int, out: Output) -> RowBatch:
         stamps, watermark_ms = rows.timestamps_ms, self._watermark_ms
-        if stamps is None:
+        if stamps is None or MIN_TIMESTAMP_MS in stamps:
             raise UserError(
                 "Records have no event time, which an interval join needs",
                 where=f"operator '{self._name}', {('left', 'right')[port]} input",

@@ -241,7 +241,7 @@ class AlignedWindowOperator(HeapFiringOperator):
         if stamps is None:
             return False
         first_ms, last_ms = int(stamps.min()), int(stamps.max())
-        if first_ms < self._ahead_ms or last_ms == MAX_WATERMARK_MS:
+        if first_ms < max(self._ahead_ms, MIN_TIMESTAMP_MS + 1) or last_ms == MAX_WATERMARK_MS:
             return False
         pane_ms = self._cut.length_ms
         first, last = self._cut.start(first_ms), self._cut.start(last_ms)

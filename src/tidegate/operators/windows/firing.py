@@ -556,7 +556,7 @@ def window_of(namespace: object) -> Window:
 
 def event_times(rows: RowBatch, operator: str) -> list[int]:
     """Event times of rows. Raises UserError if one is missing or invalid."""
-    if rows.timestamps_ms is None:
+    if rows.timestamps_ms is None or MIN_TIMESTAMP_MS in rows.timestamps_ms:
         raise UserError(
             "Records have no event time, which event-time windows need",
             where=f"operator '{operator}'",
