@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -29,14 +31,16 @@ from tidegate.connectors import (
     SimpleStringSchema,
 )
 from tidegate.connectors.kafka import cluster
+from tidegate.connectors.kafka.enumerator.dealing import KafkaEnumerator
 from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
+from tidegate.connectors.kafka.offsets import KafkaSplit
 from tidegate.connectors.kafka.transactions import (
     TransactionIds,
     TransactionName,
     connection_settings,
 )
 from tidegate.connectors.kafka.writer import Sending
-from tidegate.errors import BadRecord, FormatError
+from tidegate.errors import BadRecord, FormatError, StorageFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.sinks.sink import SinkOperator
 
@@ -476,3 +480,26 @@ def test_a_truth_value_is_no_decimal() -> None:
     with pytest.raises(ValueError, match="price"):
         builder.build().deserialize(b'{"price":true}')
     assert builder.ignore_parse_errors().build().deserialize(b'{"price":true}') is None
+
+
+def test_a_cluster_that_finds_no_new_partitions_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    looks, answers = list[Callable[[], None]](), ["found", "away", "away", "found", "away"]
+
+    def find(known: object, *, first: bool) -> list[KafkaSplit]:
+        if answers.pop(0) == "away":
+            raise StorageFailed("no broker answers", where="KafkaSource of 'numbers'")
+        return []
+
+    context: Any = SimpleNamespace(
+        run_blocking=lambda call, then: then(call()),
+        call_later=lambda after_ms, call: looks.append(call),
+    )
+    finder: Any = SimpleNamespace(find=find, bounded=False)
+    with caplog.at_level("INFO"):
+        KafkaEnumerator(context, finder, 1_000, None).start()
+        while answers:
+            looks.pop()()
+    away = "KafkaSource of 'numbers': new partitions are looked for again later: no broker answers"
+    assert caplog.messages == [away, "new partitions of Kafka are found again", away]

@@ -11,9 +11,10 @@ is told all new stops.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api import ship
 from tidegate.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tidegate.api.source import EnumeratorContext
     from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
     from tidegate.model.ids import CheckpointId
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -57,6 +60,7 @@ class KafkaEnumerator:
         self._finder = finder
         self._discovery_ms = discovery_ms
         self._ready: set[int] = set()
+        self._missed = False
         self._stops: list[KafkaSplit] = []
         self._stops_are_old = restored is not None and finder.bounded and not discovery_ms
         self._state = EnumeratorState()
@@ -101,9 +105,19 @@ class KafkaEnumerator:
 
     def _find_more(self, known: frozenset[KafkaTopicPartition]) -> object:
         try:
-            return self._finder.find(known, first=False)
-        except StorageFailed:
-            return []  # what is known is read meanwhile, and the next look may be answered
+            found = self._finder.find(known, first=False)
+        except StorageFailed as failed:
+            # What is known is read meanwhile, and the next look may be answered.
+            if not self._missed:
+                _LOG.warning(
+                    "%s: new partitions are looked for again later: %s", failed.where, failed.what
+                )
+            self._missed = True
+            return []
+        if self._missed:
+            _LOG.info("new partitions of Kafka are found again")
+        self._missed = False
+        return found
 
     def _found(self, result: object) -> None:
         found = cast("list[KafkaSplit]", result)
