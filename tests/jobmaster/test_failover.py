@@ -11,11 +11,12 @@ from tests.jobmaster.steps import BROKEN, STRANDS, current, fail, named, pass_ti
 from tests.worlds.jobmaster import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import AddPointer, CheckpointEnded
 from tidegate.checkpoint.coordinator.events import OperatorEventSent
-from tidegate.errors import ConfigError, SlotLost, UserCodeFailed
+from tidegate.errors import ConfigError, FormatError, SlotLost, UserCodeFailed
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
     Deployed,
     DropSlot,
+    FallingBack,
     LabelFailure,
     ResetSubtasks,
     Restarting,
@@ -53,6 +54,7 @@ from tidegate.model.settings import (
     FixedDelay,
     JobSettings,
     NoRestart,
+    RestoreSettings,
 )
 from tidegate.model.topology import Edge, Partitioner, Topology
 
@@ -550,3 +552,30 @@ def test_a_region_is_deployed_again_only_for_a_failure_of_its_own(
     for view in world.subtasks():
         assert view.state is ExecutionState.RUNNING
         assert (view.attempt > 0) == (view.index in failed)
+
+
+def test_damage_that_is_met_behind_another_failure_is_left_to_the_next_restore() -> None:
+    made = with_checkpoints(replace(RESTARTS, restore=RestoreSettings(fall_back=True)))
+    made = replace(made, checkpoints=replace(made.checkpoints, retained_max=2))
+    world = World(made, TWO).running()
+    pass_time(world, 2_500)
+    world.lose(next(iter(world.slots)))
+    deploy_only(world, 2)
+    fail(world, "left/0", SlotLost("a link broke"))
+    fail(world, "right/0", FormatError("a bit is wrong"))
+    assert world.status is JobStatus.RESTARTING and world.of(FallingBack) == []
+    deploy_only(world, 3)
+    fail(world, "right/0", FormatError("a bit is wrong"))
+    assert len(world.of(FallingBack)) == 1 and world.status is JobStatus.RUNNING
+
+
+def deploy_only(world: World, times: int) -> None:
+    """Until the job has been deployed so many times; nothing has answered that."""
+    world.prompt = False
+    pass_time(world, world.now_ms + 4_000)
+    while world.coming:
+        world.offer()
+    while world.waiting and len(world.of(Deployed)) < times:
+        world.deliver()
+    world.waiting.clear()
+    world.prompt = True

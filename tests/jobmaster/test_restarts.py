@@ -70,6 +70,12 @@ def test_exponential_delay_grows_to_its_most() -> None:
 
 
 @pytest.mark.feature("F272")
+def test_exponential_delay_outlasts_an_outage_of_days() -> None:
+    exponential = strategy(ExponentialDelay(initial_ms=1, max_ms=2, multiplier=10.0))
+    assert [exponential.failed(10 * n) for n in range(400)][1:] == [2] * 399
+
+
+@pytest.mark.feature("F272")
 def test_exponential_delay_begins_anew_after_a_time_without_failures() -> None:
     made = ExponentialDelay(initial_ms=1_000, multiplier=2.0, reset_threshold_ms=10_000)
     exponential = strategy(made)

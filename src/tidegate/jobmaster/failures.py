@@ -215,10 +215,10 @@ class _Exponential:
 
     def _delay_ms(self) -> int:
         made = self._settings
-        if self._attempts * made.multiplier > 1e6:
-            plain = float(made.max_ms)
-        else:
+        try:
             plain = min(float(made.max_ms), made.initial_ms * made.multiplier**self._attempts)
+        except OverflowError:
+            plain = float(made.max_ms)
         spread = int(plain * made.jitter)
         drawn = int(plain) + self._chance.uniform_ms(-spread, spread)
         return max(made.initial_ms, min(made.max_ms, drawn))

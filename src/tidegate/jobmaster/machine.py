@@ -395,9 +395,11 @@ class JobMaster:
             planned = self._redeployment is not None and self._redeployment.planned
             self._note(failure, now_ms, root=self._runs and planned)
             apart = self._runs and self._take_along(subtasks, now_ms)
-            final = self._judge.final(failure, self._restored) if apart else None
-            if final is not None:
-                self._end_with(final, now_ms)  # no consequence of what is restarted already
+            # Damage is met again at the next deployment, which may then fall back.
+            if apart and not self._may_fall_back(failure):
+                final = self._judge.final(failure, self._restored)
+                if final is not None:
+                    self._end_with(final, now_ms)  # no consequence of what is restarted already
             return
         self._note(failure, now_ms, root=True)
         if self._fell_back(failure, now_ms):
@@ -408,10 +410,13 @@ class JobMaster:
             case restarting:
                 self._restart(restarting, subtasks, now_ms)
 
+    def _may_fall_back(self, failure: Failure) -> bool:
+        return self._settings.restore.fall_back and is_damage(failure)
+
     def _fell_back(self, failure: Failure, now_ms: int) -> bool:
         """True if the job is restored from an older checkpoint instead, as configured."""
         damaged = self._restored
-        if damaged is None or not (self._settings.restore.fall_back and is_damage(failure)):
+        if damaged is None or not self._may_fall_back(failure):
             return False
         older = self._checkpoints.give_up(damaged)
         if older is not None:
