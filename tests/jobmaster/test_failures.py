@@ -1,5 +1,7 @@
 """What a job does about failures: of subtasks, slots, coordinators; leases; the history."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.checkpoint.world import BY_HAND, chain, vertex
@@ -400,6 +402,14 @@ def test_the_history_keeps_the_newest_failures_newest_first() -> None:
         True,
         True,
     ]
+
+
+def test_a_history_of_nothing_keeps_nothing() -> None:
+    world = World(replace(RESTARTS, exception_history_max=0)).running()
+    world.change(world.executions[0], ExecutionState.FAILED, BROKEN)
+    world.send(CoordinatorFailed(world.topology.vertices[0].operators[0].id, SlotLost("later")))
+    view = world.machine.view(world.now_ms)
+    assert view.failures == () and view.restarts == 1
 
 
 def test_peers_that_lose_a_killed_slot_do_not_count_as_failures_of_their_own() -> None:

@@ -365,6 +365,7 @@ def test_a_job_whose_slots_will_never_come_stays_on_those_it_has_and_says_so() -
     lose(world, A)
     world.send(SlotRequestFailed(error, final=True))
     assert world.over is not None and world.over.status is JobStatus.SUSPENDED
+    assert "restarted again" not in str(world.over.error), "no strategy was asked"
 
 
 def test_such_a_job_can_be_rescaled_to_the_slots_it_has() -> None:

@@ -88,6 +88,8 @@ class FailureHistory:
 
         root: the job has to be restarted for it; else it happened while that was under way.
         """
+        if not self._entries.maxlen:
+            return None
         if root:
             self._entries.appendleft({})
         elif not self._entries or len(self._entries[0]) > CONCURRENT_MAX:
@@ -279,15 +281,17 @@ class Judge:
         """
         delay_ms = self._strategy.failed(now_ms) if self.ran else None
         if delay_ms is None:
-            return self.without_slots(error, lasting=lasting)
+            strategy = self._strategy.gave_up if self.ran else None
+            return self.without_slots(error, strategy, lasting=lasting)
         self.restarts += 1
         return Restarting(self.restarts, delay_ms, error)
 
-    def without_slots(self, error: TidegateError, *, lasting: bool) -> Ending:
-        """How a job ends that has nowhere to run."""
-        strategy = self._strategy.gave_up if self.ran else None
+    def without_slots(
+        self, error: TidegateError, gave_up: str | None = None, *, lasting: bool
+    ) -> Ending:
+        """How a job ends that has nowhere to run. gave_up: as of `suspended_by`."""
         end = suspended_by if lasting else failed_for_good
-        return end(self._job, error, strategy)
+        return end(self._job, error, gave_up)
 
     def checkpoint_ended(self, ended: CheckpointEnded) -> None:
         """Forgets failures before a completed checkpoint."""

@@ -68,13 +68,13 @@ CLOSE_TIMEOUT_S = 5.0
 CANCELLED_TIMEOUT_S = 15.0
 """How long Spark may take to end a job that was cancelled."""
 
-_ENDED_FROM_OUTSIDE = (
-    "[SPARK_JOB_CANCELLED]",
+_CANCELLED = ("[SPARK_JOB_CANCELLED]", "[OPERATION_CANCELED]")
+_STOPPED = (
     "cancelled because SparkContext was shut down",
     "Cannot call methods on a stopped SparkContext",
-    "[OPERATION_CANCELED]",
     "Locally cancelled by application!",  # gRPC's word for a session of Connect that was stopped
 )
+"""Spark says so too where nobody has asked for it, as when a master removes the application."""
 
 _GONE_REMEDY = (
     "See why it ended, such as for lack of memory. The job needs a new session: start the program "
@@ -275,10 +275,10 @@ class ElasticProvider:
 
     def _slot_failed(self, request: str, error: Exception) -> None:
         text = str(error)
-        if any(sign in text for sign in _ENDED_FROM_OUTSIDE):
+        if any(sign in text for sign in _CANCELLED):
             if not self._released.is_set() and self._ended is not None:
-                self._ended("Spark's job was cancelled, or its session stopped, from outside")
-        elif self._access.gone(error):
+                self._ended("Spark's job was cancelled from outside")
+        elif self._access.gone(error) or any(sign in text for sign in _STOPPED):
             gone = SlotLost("Spark's JVM is gone, or its session was stopped", remedy=_GONE_REMEDY)
             self._missed(request, gone, final=True)
         else:
