@@ -250,3 +250,18 @@ def test_half_of_what_secures_zookeeper_is_refused(options: dict[str, object], w
 def test_a_kind_of_high_availability_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="KUBERNETES"):
         Configuration().set("high-availability.type", "KUBERNETES")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"heartbeat.interval": "10 s"}, "heartbeat.timeout is 10000 ms, but signs of life come"),
+        ({"heartbeat.timeout": "1 s"}, "heartbeat.timeout at least twice heartbeat.interval"),
+        ({"tidegate.ha.beat-interval": "2 s"}, "tidegate.ha.lease is 3000 ms"),
+    ],
+)
+def test_a_beat_that_is_as_slow_as_its_lease_is_refused(given: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        job_settings(Configuration.from_dict(given))
+    ten = {"heartbeat.interval": "10 s", "heartbeat.timeout": "50 s"}
+    assert job_settings(Configuration.from_dict(ten)).slot.pulse_ms == 10_000

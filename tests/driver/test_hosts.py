@@ -47,7 +47,7 @@ def executions(attempt: int, epoch: int = 1) -> tuple[ExecutionId, ...]:
 class Coordinator:
     """Writes down what it hears; raises what it is told to."""
 
-    def __init__(self, context: CoordinatorContext, raises: dict[str, Exception]) -> None:
+    def __init__(self, context: CoordinatorContext, raises: dict[str, BaseException]) -> None:
         self.context = context
         self.heard: list[object] = []
         self._raises = raises
@@ -86,7 +86,7 @@ class Coordinator:
 class World:
     """The hosts, what they posted, and the coordinators that were made."""
 
-    def __init__(self, **raises: Exception) -> None:
+    def __init__(self, **raises: BaseException) -> None:
         self.posted: list[JobEvent] = []
         self.made: list[Coordinator] = []
         self.blocked: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
@@ -263,6 +263,18 @@ def test_whatever_a_coordinator_raises_is_its_failure_with_its_name(call: str) -
         assert "coordinator of operator 'numbers'" in str(failed.error)
 
     asyncio.run(test())
+
+
+@on_loop
+async def test_one_that_ends_the_program_has_failed() -> None:
+    world = World(event=SystemExit(3), snapshot=SystemExit(4), close=SystemExit(5))
+    world.start()
+    world.hosts.event(event(0))
+    world.hosts.snapshot(OPERATOR, CheckpointId(1))
+    world.hosts.close()
+    failed, unsaved = world.posted
+    assert isinstance(failed, CoordinatorFailed) and "SystemExit(3)" in str(failed.error)
+    assert isinstance(unsaved, CoordinatorSnapshotFailed) and "SystemExit(4)" in str(unsaved.error)
 
 
 @on_loop

@@ -32,6 +32,26 @@ def test_there_are_never_more_threads_than_allowed_and_idle_ones_are_used_again(
     assert pool.close(5) == 0
 
 
+def test_a_call_that_ends_the_program_has_failed() -> None:
+    pool = DriverPool(1, SystemClock())
+    with pytest.raises(RuntimeError, match=r"SystemExit\(3\)"):
+        pool.submit(lambda: sys.exit(3)).result(timeout=60)
+    assert pool.close(5) == 0
+
+
+def test_a_thread_that_cannot_be_started_is_nobody_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = DriverPool(1, SystemClock())
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="start new thread"):
+        patch.setattr(threading.Thread, "start", refused)
+        pool.submit(lambda: None)
+    assert pool.close(5) == 0
+
+
 def test_a_call_that_was_cancelled_in_the_queue_is_not_made() -> None:
     pool, go, made = DriverPool(1, SystemClock()), threading.Event(), []
     first = pool.submit(lambda: go.wait(5))

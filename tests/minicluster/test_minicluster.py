@@ -184,6 +184,32 @@ def test_a_result_comes_where_the_archive_fails_which_comes_before_the_sign_goes
     assert not [each for each in tmp_path.rglob("doors/*") if each.is_file()]
 
 
+class Interrupting:
+    """Breaks the start off, as Ctrl-C does."""
+
+    def open(self, client: JobClient, epoch: Epoch) -> None:
+        raise KeyboardInterrupt
+
+    def shut(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("checkpoints", "ended"), [(True, "SUSPENDED"), (False, "CANCELED")])
+def test_a_job_whose_start_is_broken_off_can_go_on_later(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], *, checkpoints: bool, ended: str
+) -> None:
+    every = {"execution.checkpointing.interval": "1 h"} if checkpoints else {}
+    settings = {"execution.checkpointing.dir": str(tmp_path), **every}
+    env = StreamExecutionEnvironment.local(1, configuration=Configuration.from_dict(settings))
+    env.generate(lambda n: n, rate=100).filter(lambda n: False).print()
+    network = MemoryNetwork()
+    graph, provider = env.get_job_graph("interrupted"), LoopProvider(network)
+    with pytest.raises(KeyboardInterrupt):
+        start_driver(graph, provider, network, archive=Interrupting())
+    assert left_behind(set(), prefix="tidegate", within_s=LIMIT_S) == []
+    assert f"job 'interrupted' is {ended}" in capfd.readouterr().err
+
+
 def test_a_slot_whose_job_was_ended_while_it_started_says_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.config import (
     checkpointing,
@@ -21,13 +21,21 @@ from tidegate.config.rest import rest_settings
 from tidegate.config.security import link_settings
 from tidegate.config.slots import slot_settings
 from tidegate.config.warnings import SILENCED
+from tidegate.errors import ConfigError
 from tidegate.model.settings import FailoverStrategy, JobSettings
 
 if TYPE_CHECKING:
     from tidegate.config.metrics import KeyedConfig
 
 
+_BEATS: Final = (
+    (slots.HEARTBEAT_INTERVAL, slots.HEARTBEAT_TIMEOUT),
+    (high_availability.LEADER_BEAT_INTERVAL, high_availability.LEADER_LEASE),
+)
+
+
 def job_settings(configuration: KeyedConfig) -> JobSettings:
+    _check_beats(configuration)
     checkpoints = checkpoint_settings(configuration)
     return JobSettings(
         checkpoints=checkpoints,
@@ -54,3 +62,15 @@ def job_settings(configuration: KeyedConfig) -> JobSettings:
         summary_file=configuration.get(reporting.SUMMARY_FILE),
         given=configuration.to_dict(),
     )
+
+
+def _check_beats(configuration: KeyedConfig) -> None:
+    for beat, lease in _BEATS:
+        beat_ms, lease_ms = configuration.get(beat), configuration.get(lease)
+        if lease_ms < 2 * beat_ms:
+            raise ConfigError(
+                f"{lease.key} is {lease_ms} ms, but signs of life come every {beat_ms} ms "
+                f"({beat.key}): one that is late would be taken for a death",
+                where=configuration.where_set(beat if configuration.contains(beat) else lease),
+                remedy=f"Make {lease.key} at least twice {beat.key}.",
+            )

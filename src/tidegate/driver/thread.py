@@ -113,12 +113,12 @@ def start_driver(
 
 @contextlib.contextmanager
 def _given_up(clients: list[DriverClient]) -> Generator[None]:
-    """Cancels jobs whose start is broken off, as by Ctrl-C: nobody would have them in hand."""
+    """Suspends jobs whose start is broken off, as by Ctrl-C: nobody would have them in hand."""
     try:
         yield
     except BaseException:
         for each in clients:
-            each.cancel()
+            each.break_off("its start was broken off")
         raise
 
 

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
+from tidegate.config.log import process_log
 from tidegate.config.threads import thread_stacks
-from tidegate.driver.client.requests import SavepointRequests, savepoint_asked, suspend
+from tidegate.driver.client.requests import (
+    SavepointRequests,
+    interruption,
+    savepoint_asked,
+    suspend,
+)
 from tidegate.driver.telling.watching import why_waiting
 from tidegate.errors import (
     JobCanceled,
@@ -110,7 +116,11 @@ class DriverClient:
 
         failure: what ended the loop, where that was not the job's end.
         """
-        if failure is not None or not self._ended.done():
+        if failure is not None and self._ended.done():
+            # The job was over by then, and its result stands.
+            log = process_log().bind(job=self._name)
+            log.warning("the driver did not end in order", error=repr(failure))
+        if not self._ended.done():
             lost = UserCodeFailed(f"the driver's loop ended: {failure!r}")
             lost.__cause__ = failure
             self._result.set_exception(lost)
@@ -126,7 +136,6 @@ class DriverClient:
         try:
             self._accepted.result(timeout_s)
         except TimeoutError as error:
-            self.cancel()
             raise StorageFailed(
                 f"the job was not accepted within {timeout_s:g} s",
                 remedy="Check that the checkpoint folder answers, and ZooKeeper where it is used.",
@@ -154,7 +163,7 @@ class DriverClient:
         return self._ask(lambda: self._job.view().status)
 
     def cancel(self) -> Future[None]:
-        return self._end(lambda: self._post(CancelRequested()))
+        return self._end(lambda: self._when_led(lambda job: job.inbox.post(CancelRequested())))
 
     def suspend(self, reason: str = "somebody asked for it") -> Future[None]:
 
@@ -164,10 +173,18 @@ class DriverClient:
 
         return self._end(ask)
 
-    def _post(self, event: JobEvent) -> None:
-        """Has something happen to the job; if it does not run yet, as soon as it does."""
+    def break_off(self, reason: str) -> None:
+        """The job's start is given up: suspend it as soon as it is led, as it was before."""
+
+        def ask() -> None:
+            self._when_led(lambda job: job.inbox.post(interruption(job.settings, reason)))
+
+        self._end(ask)
+
+    def _when_led(self, act: Callable[[RunningJob], object]) -> None:
+        """Calls with the job; if it does not run yet, as soon as it does."""
         self._accepted.add_done_callback(
-            lambda accepted: accepted.exception() or accepted.result().inbox.post(event)
+            lambda accepted: accepted.exception() or act(accepted.result())
         )
 
     def _end(self, ask: Callable[[], None]) -> Future[None]:

@@ -227,8 +227,8 @@ async def suspend(inbox: Inbox, answers: Answers, settings: JobSettings, reason:
 
     A job without checkpoints has nothing to go on from, and is cancelled.
     """
-    if not settings.checkpoints.periodic:
-        inbox.post(CancelRequested(reason))
+    if isinstance(ending := interruption(settings, reason), CancelRequested):
+        inbox.post(ending)
         return
     done: Future[CheckpointDone] = Future()
     # Behind a periodic one that waits for a long call it would wait for the next call as well.
@@ -238,4 +238,10 @@ async def suspend(inbox: Inbox, answers: Answers, settings: JobSettings, reason:
     last = asyncio.wrap_future(done)
     last.add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.wait([last], timeout=settings.last_checkpoint_ms / 1000)
-    inbox.post(SuspendRequested(reason))
+    inbox.post(ending)
+
+
+def interruption(settings: JobSettings, reason: str) -> SuspendRequested | CancelRequested:
+    """The event that ends a job so that it goes on later, where it has checkpoints."""
+    periodic = settings.checkpoints.periodic
+    return SuspendRequested(reason) if periodic else CancelRequested(reason)
