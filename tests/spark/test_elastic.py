@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from tidegate.errors import SlotLost
 from tidegate.model.control import SlotInvitation
 from tidegate.model.settings import LinkSettings
+from tidegate.spark.access.asking import within_limit
 from tidegate.spark.access.classic import ClassicAccess
 from tidegate.spark.elastic import ElasticProvider
 from tidegate.transport.security import LinkSecurity
@@ -52,6 +53,16 @@ class Provider:
         invitation = SlotInvitation("127.0.0.1:1", b"secret")
         self.slots.start(invitation, self._failed, self._ended)
 
+    def ask(self) -> None:
+        """Asks for a slot, hears what comes of it, and closes."""
+
+        async def asked() -> None:
+            self.slots.request(1)
+            assert await asyncio.to_thread(self.told.acquire, timeout=100)
+            await self.slots.close()
+
+        asyncio.run(asked())
+
     def _failed(self, request: str, error: TidegateError, final: bool) -> None:
         self.failed.append((error, final))
         self.told.release()
@@ -82,9 +93,8 @@ def test_a_jvm_that_is_gone_when_a_slot_is_asked_for_is_the_end_of_the_job(
 
     monkeypatch.setattr(pyspark, "InheritableThread", make)
     provider = Provider(fail(error))
-    provider.slots.request(1)
+    provider.ask()
     provider.check_gone()
-    asyncio.run(provider.slots.close())
 
 
 @pytest.mark.parametrize(
@@ -94,27 +104,21 @@ def test_a_jvm_that_is_gone_when_a_slot_is_asked_for_is_the_end_of_the_job(
 )
 def test_a_jvm_that_dies_under_a_slot_is_the_end_of_the_job(error: Exception) -> None:
     provider = Provider(fail(error))
-    provider.slots.request(1)
-    assert provider.told.acquire(timeout=100)
+    provider.ask()
     provider.check_gone()
-    asyncio.run(provider.slots.close())
 
 
 def test_other_errors_of_spark_are_no_end_of_the_job() -> None:
     provider = Provider(fail(ValueError("no such thing")))
-    provider.slots.request(1)
-    assert provider.told.acquire(timeout=100)
+    provider.ask()
     ((error, final),) = provider.failed
     assert "no such thing" in error.what and not final
-    asyncio.run(provider.slots.close())
 
 
 @pytest.mark.parametrize(
     ("text", "from_outside"),
     [
         ("[SPARK_JOB_CANCELLED] Job 5 cancelled part of cancelled job tags a SQLSTATE: XX", True),
-        ("Job 5 cancelled because SparkContext was shut down", True),
-        ("Cannot call methods on a stopped SparkContext.\nIt was stopped at:", True),
         ("[OPERATION_CANCELED] Operation has been canceled. SQLSTATE: HY008", True),
         ("ValueError: the order was cancelled, and its shipment was stopped", False),
     ],
@@ -123,10 +127,48 @@ def test_only_what_spark_says_of_its_jobs_means_that_they_were_ended_from_outsid
     text: str, from_outside: bool
 ) -> None:
     provider = Provider(fail(RuntimeError(text)))
-    provider.slots.request(1)
-    assert provider.told.acquire(timeout=100)
+    provider.ask()
     assert (bool(provider.ended), bool(provider.failed)) == (from_outside, not from_outside)
-    asyncio.run(provider.slots.close())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Job 5 cancelled because SparkContext was shut down",
+        "Cannot call methods on a stopped SparkContext.\nIt was stopped at:",
+        "Locally cancelled by application!",
+    ],
+)
+def test_a_session_that_was_stopped_leaves_the_job_to_a_new_one(text: str) -> None:
+    provider = Provider(fail(RuntimeError(text)))
+    provider.ask()
+    provider.check_gone()
+
+
+def test_a_jvm_that_stands_still_does_not_keep_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+
+    def make(**settings: object) -> SimpleNamespace:
+        return SimpleNamespace(start=lambda: goes_on.wait(100) and fail(REFUSED)())
+
+    monkeypatch.setattr(pyspark, "InheritableThread", make)
+    provider = Provider(fail(REFUSED))
+
+    async def asked() -> None:
+        provider.slots.request(1)
+        goes_on.set()  # the loop goes on before the JVM does
+        assert await asyncio.to_thread(provider.told.acquire, timeout=100)
+        await provider.slots.close()
+
+    asyncio.run(asked())
+    provider.check_gone()
+
+
+def test_a_jvm_that_never_answers_is_not_waited_for() -> None:
+    goes_on = threading.Event()
+    session: Any = Spark(lambda: goes_on.wait(100))
+    assert not within_limit(lambda: session.cancelJobsWithTag("tag"), limit_s=0.01)
+    goes_on.set()
 
 
 def test_slots_that_cannot_be_cancelled_since_spark_is_gone_do_not_keep_the_driver() -> None:

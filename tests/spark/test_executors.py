@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.spark.test_daemon import environment
-
 END_S = 200.0
 ROWS = 300
 
@@ -42,7 +40,7 @@ def test_a_step_that_several_read_is_computed_once(tmp_path: Path) -> None:
     script.write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path)],
-        env={**environment(tmp_path), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=END_S,

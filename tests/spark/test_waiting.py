@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from tests.e2e.watch import until
 from tests.spark.conftest import CORES
+from tidegate.spark.access.asking import ANSWERED_WITHIN_S, Question
 from tidegate.spark.access.classic import ClassicAccess
-from tidegate.spark.access.waiting import ANSWERED_WITHIN_S, Question, Waiting, WaitingAfar
+from tidegate.spark.access.waiting import Waiting, WaitingAfar
 
 TAG = "test-waiting"
 

@@ -14,6 +14,7 @@ import secrets
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.clock import SystemClock
@@ -26,6 +27,7 @@ from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
 from tidegate.graph.runtime import refuse_savepoint_at_end
 from tidegate.model.addresses import leaves_machine
 from tidegate.rest.serve import archive, rest_server
+from tidegate.slot.loop.beside import DaemonThreads
 from tidegate.spark.access.access import (
     SLOT_TAG,
     JobNames,
@@ -33,7 +35,7 @@ from tidegate.spark.access.access import (
     check_cores,
     tell_of_plain_rpc,
 )
-from tidegate.spark.access.waiting import Question
+from tidegate.spark.access.asking import Question
 from tidegate.spark.batch.client import start_batch
 from tidegate.spark.batch.final_snapshot import savepoint_in
 from tidegate.spark.batch.listening import DriverPlace
@@ -174,7 +176,7 @@ class ElasticProvider:
         self._ended: Callable[[str], None] | None = None
         self._threads: list[threading.Thread] = []
         self._numbers = itertools.count(1)
-        self._clock = SystemClock()
+        self._starts = DaemonThreads(1)
         self._released = threading.Event()
         self._planning = threading.Lock()
         self._planned: DataFrame | None = None
@@ -192,26 +194,31 @@ class ElasticProvider:
         self._ended = ended
 
     def request(self, count: int) -> None:
-        from pyspark import InheritableThread
-
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
         for _ in range(count):
             request = f"{self._tag}-{next(self._numbers)}"
-            session = self._access.session
-            thread = InheritableThread(target=self._run, args=(request,), session=session)
-            thread.daemon = True
-            try:
-                thread.start()  # which asks Spark's JVM for this thread's properties
-            except Exception as error:
-                self._slot_failed(request, error)
-            else:
-                self._threads.append(thread)
+            self._starts.run(partial(self._begin, request))
+
+    def _begin(self, request: str) -> None:
+        from pyspark import InheritableThread
+
+        if self._released.is_set():
+            return
+        session = self._access.session
+        thread = InheritableThread(target=self._run, args=(request,), session=session)
+        thread.daemon = True
+        try:
+            thread.start()  # which asks Spark's JVM for this thread's properties
+        except Exception as error:
+            self._slot_failed(request, error)
+        else:
+            self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
 
     def release(self) -> None:
         self._released.set()
 
     async def close(self) -> None:
         self._released.set()
+        self._starts.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._join, CLOSE_TIMEOUT_S)
         left = any(thread.is_alive() for thread in self._threads)
@@ -226,9 +233,10 @@ class ElasticProvider:
         return await self._question.asked(lambda: self._access.waiting(self._tag, asked))
 
     def _join(self, timeout_s: float) -> None:
-        deadline_s = self._clock.precise_s() + timeout_s
+        clock = SystemClock()
+        deadline_s = clock.precise_s() + timeout_s
         for thread in self._threads:
-            thread.join(max(0.0, deadline_s - self._clock.precise_s()))
+            thread.join(max(0.0, deadline_s - clock.precise_s()))
 
     def _run(self, request: str) -> None:
         description = f"tidegate slot of '{self._job_name}'"

@@ -16,6 +16,7 @@ from tidegate.driver.address import LOCALHOST, DriverAddress
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import parted
 from tidegate.spark.access.access import JobNames, cores_of, lent_of, refuse_settings
+from tidegate.spark.access.asking import within_limit
 from tidegate.spark.access.interrupts import keep_slots_at_signals
 from tidegate.spark.access.python_files import ready
 from tidegate.spark.access.waiting import Waiting
@@ -121,13 +122,12 @@ class ClassicAccess:
                     context.setLocalProperty(REQUEST_PROPERTY, cast("str", None))
 
     def cancel(self, tag: str) -> bool:
-        try:
-            self._context.cancelJobsWithTag(tag)
-        except Exception as error:
-            if not self.gone(error):
-                raise
+        problems: list[Exception] = []
+        if not within_limit(lambda: self._context.cancelJobsWithTag(tag), problems):
             return False
-        return True
+        if problems and not self.gone(problems[0]):
+            raise problems[0]
+        return not problems
 
     def gone(self, error: Exception) -> bool:
         of_link = isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)

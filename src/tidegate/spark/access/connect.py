@@ -22,20 +22,18 @@ from tidegate.driver.address import DriverAddress, is_here
 from tidegate.errors import ConfigError
 from tidegate.model.addresses import is_loopback
 from tidegate.spark.access.access import JobNames, cores_of, lent_of, refuse_settings
+from tidegate.spark.access.asking import ask, within_limit
 from tidegate.spark.access.python_files import ready
 from tidegate.spark.access.waiting import WaitingAfar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Generator, Mapping
 
     import structlog
 
 _WHERE: Final = "the session of Spark Connect"
 _PROBED: Final = "tidegate-probe"
 _ANY_PORT: Final = 9
-_ANSWER_S: Final = 10.0
-"""How long a server may take to answer: its client tries for minutes to reach one that is gone."""
-
 _FIRST_ANSWER_S: Final = 120.0
 """How long the first answer may take, of a server that is still starting."""
 
@@ -97,7 +95,7 @@ class ConnectAccess:
                 remedy="Build a new session, and make the environment with it.",
             )
         problems: list[Exception] = []
-        if not _within_limit(
+        if not within_limit(
             lambda: self.session.interruptTag(_PROBED), problems, limit_s=_FIRST_ANSWER_S
         ):
             raise ConfigError(
@@ -175,7 +173,7 @@ class ConnectAccess:
                     conf.set(key, value)
 
         def restore(before: dict[str, str | None]) -> None:
-            _within_limit(lambda: write(before))
+            within_limit(lambda: write(before))
 
         with lent_of(self.session).taken(read, lambda: write(settings), restore):
             yield self.session
@@ -202,7 +200,7 @@ class ConnectAccess:
             self._in_flight.pop(thread, None)
 
     def cancel(self, tag: str) -> bool:
-        return not self._silent() and _within_limit(lambda: self.session.interruptTag(tag))
+        return not self._silent() and within_limit(lambda: self.session.interruptTag(tag))
 
     def gone(self, error: Exception) -> bool:
         return False  # its errors say so themselves: see tidegate.spark.session
@@ -221,7 +219,7 @@ class ConnectAccess:
         now_s = self._clock.precise_s()
         if self._question is not None and self._question.is_alive():
             return now_s - self._asked_s > _SILENT_S
-        self._question, self._asked_s = _ask(lambda: self.session.interruptTag(_PROBED), []), now_s
+        self._question, self._asked_s = ask(lambda: self.session.interruptTag(_PROBED), []), now_s
         return False
 
     def python(self) -> contextlib.AbstractContextManager[None]:
@@ -252,35 +250,6 @@ class ConnectAccess:
             installed: Any = signal.getsignal(signal.SIGINT)
             if getattr(installed, "__module__", "").startswith("pyspark."):
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _within_limit(
-    call: Callable[[], object],
-    problems: list[Exception] | None = None,
-    *,
-    limit_s: float = _ANSWER_S,
-) -> bool:
-    """Calls the server; False if it does not answer. One that is gone has ended our jobs.
-
-    problems: gets the exception that the call ends with, if any.
-    """
-    asked = _ask(call, [] if problems is None else problems)
-    asked.join(limit_s)
-    return not asked.is_alive()
-
-
-def _ask(call: Callable[[], object], problems: list[Exception]) -> threading.Thread:
-    """Calls the server on a thread, which may hang for minutes."""
-
-    def quietly() -> None:
-        try:
-            call()
-        except Exception as error:
-            problems.append(error)
-
-    thread = threading.Thread(target=quietly, name="connect-call", daemon=True)
-    thread.start()
-    return thread
 
 
 def _line(error: Exception) -> str:

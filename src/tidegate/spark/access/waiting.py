@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from flinkformat.frozen import frozen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SETTINGS: Final = (
     "See spark.cores.max, spark.executor.instances, spark.executor.cores and "
@@ -20,8 +14,6 @@ _STARTING: Final = (
     "each slot has its core: Python workers are starting and importing what the job needs; "
     "the machines may be busy"
 )
-
-ANSWERED_WITHIN_S: Final = 5.0
 
 
 @frozen
@@ -81,30 +73,3 @@ class WaitingAfar:
             f"slots run: they wait for a core{room}, or for the server, whose page tells. "
             f"{SETTINGS}"
         )
-
-
-class Question:
-    """A question that Spark may not answer, asked on a thread. answer: the latest, empty before."""
-
-    def __init__(self, within_s: float = ANSWERED_WITHIN_S) -> None:
-        self.answer = ""
-        self._within_s = within_s
-        self._asking: threading.Thread | None = None
-
-    async def asked(self, ask: Callable[[], str]) -> str:
-        """Ask, and wait for a few seconds; until Spark has answered it is not asked again.
-
-        ask: raises OSError or AttributeError where Spark is gone, which is no answer.
-        """
-        if self._asking is None or not self._asking.is_alive():
-            self._asking = threading.Thread(
-                target=self._ask, args=(ask,), name="tidegate-question", daemon=True
-            )
-            self._asking.start()
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self._asking.join, self._within_s)
-        return self.answer
-
-    def _ask(self, ask: Callable[[], str]) -> None:
-        with contextlib.suppress(AttributeError, OSError):
-            self.answer = ask()
