@@ -1,5 +1,6 @@
 """A batch whose tasks run in two executors, where one does not see what the other keeps."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
