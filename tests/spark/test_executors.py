@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-END_S = 200.0
+import pytest
+
+END_S = 270.0
 ROWS = 300
 
 PROGRAM = f"""
@@ -36,6 +38,8 @@ with by_tens.union(by_sevens).execute_and_collect("kept") as found:
 """
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(280)
 def test_a_step_that_several_read_is_computed_once(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(PROGRAM)
