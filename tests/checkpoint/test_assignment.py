@@ -12,8 +12,10 @@ from flinkformat.handles import (
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
     ResultSubpartitionStateHandle,
+    SegmentFileStateHandle,
     StateDistribution,
     StateMetaInfo,
+    StateScope,
 )
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import (
@@ -32,9 +34,11 @@ from tests.checkpoint.restored_jobs import (
     snapshot,
     vertex,
 )
+from tidegate.checkpoint.provenance import Provenance, to_master_state
 from tidegate.checkpoint.restore.assignment import NOTHING, assign, coordinator_states
 from tidegate.checkpoint.restore.fitting import fit
 from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
+from tidegate.model.files import FileChecksum
 from tidegate.model.ids import OperatorId, SubtaskId, VertexId
 from tidegate.model.topology import OperatorInfo, Partitioner
 
@@ -86,6 +90,22 @@ def test_with_the_same_parallelism_everybody_gets_its_own_state_back() -> None:
         assert restore.operators[COUNT].managed_keyed == (state.managed_keyed,)
         assert list(restore.operators) == [COUNT] and not restore.finished
         assert assigned[SubtaskId(VertexId(SOURCE), index)].operators == {}
+
+
+def test_each_subtask_gets_the_checksums_of_its_segments_of_a_file() -> None:
+    segments = [SegmentFileStateHandle("/a/f", at, 9, StateScope.EXCLUSIVE, "l") for at in (0, 9)]
+    states = [
+        SubtaskState(managed_operator=OperatorStreamStateHandle({}, segment))
+        for segment in segments
+    ]
+    known = {f"/a/f{segment}": FileChecksum(7, 9) for segment in ("", "@0", "@9", "@18")}
+    taken = replace(
+        snapshot(operator(COUNT, *states)),
+        master_states=(to_master_state(Provenance({}, known)),),
+    )
+    assigned = assign(taken, job())
+    found = [assigned[SubtaskId(VertexId(COUNT), index)].checksums for index in (0, 1)]
+    assert found == [{"/a/f@0": FileChecksum(7, 9)}, {"/a/f@9": FileChecksum(7, 9)}]
 
 
 def test_at_twice_the_parallelism_every_key_group_is_found_once() -> None:

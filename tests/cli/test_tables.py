@@ -29,6 +29,14 @@ def test_a_table_is_as_wide_as_its_cells_and_ends_with_them(
     ]
 
 
+def test_a_terminal_obeys_nothing_that_is_in_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    show(("of", "rows"), [("a\x1b[31mred\nnext\x9bm é", 1)])
+    assert capsys.readouterr().out.splitlines() == [
+        "of                           rows",
+        r"a\x1b[31mred\x0anext\x9bm é     1",
+    ]
+
+
 def test_without_rows_there_is_no_table(capsys: pytest.CaptureFixture[str]) -> None:
     show(("of", "bytes"), [])
     assert capsys.readouterr().out == ""

@@ -75,7 +75,7 @@ def test_data_in_flight_are_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_read_or_is_there_already_is_refused(tmp_path: Path) -> None:
     source = FIXTURES / "keyed-heapfile-savepoint-native"
     rewrite_flink_savepoint(source, tmp_path / "out")
-    with pytest.raises(ConfigError, match="There is a snapshot"):
+    with pytest.raises(ConfigError, match="not empty: it holds _metadata"):
         rewrite_flink_savepoint(source, tmp_path / "out")
     with pytest.raises(RestoreRefused, match="Cannot find"):
         rewrite_flink_savepoint(tmp_path / "nothing", tmp_path / "other")
@@ -86,6 +86,7 @@ def test_what_cannot_be_read_or_is_there_already_is_refused(tmp_path: Path) -> N
     with pytest.raises((FormatError, RestoreRefused)) as caught:
         rewrite_flink_savepoint(tmp_path / "cut", tmp_path / "other")
     assert "operator 'alpha-" in caught.value.where and "subtask" in caught.value.where
+    assert not (tmp_path / "other").exists()
 
 
 def test_lists_of_subtasks_are_changed_as_one(tmp_path: Path) -> None:

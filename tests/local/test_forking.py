@@ -139,6 +139,19 @@ def test_a_command_forks_a_job_and_says_what_stands_in_the_way(jobs: Jobs) -> No
     assert both and set(both) <= made
 
 
+@pytest.mark.parametrize(("program", "code"), [("1 / 0", 1), ("import tidegate", 2)])
+def test_a_fork_that_starts_no_job_says_what_it_leaves(jobs: Jobs, program: str, code: int) -> None:
+    client = sums(jobs)
+    wait_completed(client, 1)
+    script = jobs.folder / "nothing.py"
+    script.write_text(program)
+    ended = tidegate(jobs, "sums", script)
+    [left] = list_savepoints(jobs.folder / "savepoints")
+    assert ended.exit_code == code and f"{left.path} is still there" in ended.output
+    assert ("started no job" in ended.output) == (code == 2)
+    client.cancel().result(END_S)
+
+
 def check_files_of(job: JobClient, jobs: Jobs) -> None:
     """All files of its newest checkpoint lie in its own folder."""
     folder, files = jobs.checkpoints / job.get_job_id(), set[Path]()

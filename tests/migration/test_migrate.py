@@ -208,7 +208,7 @@ def test_what_is_no_snapshot_of_flink_is_refused(tmp_path: Path) -> None:
     migrate_savepoint(PYFLINK, tmp_path / "out", states=STATES)
     with pytest.raises(ConfigError, match="one of Tidegate's own"):
         migrate_savepoint(tmp_path / "out", tmp_path / "again")
-    with pytest.raises(ConfigError, match="There is a snapshot in the folder"):
+    with pytest.raises(ConfigError, match="not empty: it holds _metadata"):
         migrate_savepoint(PYFLINK, tmp_path / "out", states=STATES)
 
 
@@ -318,6 +318,10 @@ def test_state_of_many_keys_goes_to_files_of_the_folder_alone(tmp_path: Path) ->
     state = replace(operator, subtasks={0: SubtaskState(managed_keyed=handle)})
     new.complete(replace(snapshot.metadata, operators=(state,)))
     states = {"alpha-py-keyed": [ValueStateDescriptor("count", Types.LONG())]}
+    no_key = tmp_path / "no key"
+    with pytest.raises(ConfigError, match="no key"):
+        migrate_savepoint(tmp_path / "flink", tmp_path / "out", states=states, key_file=no_key)
+    assert not (tmp_path / "out").exists(), "a failure leaves nothing"
     migrate_savepoint(tmp_path / "flink", tmp_path / "out", states=states)
     assert len(list((tmp_path / "out").iterdir())) == 2
     assert fsck(tmp_path / "out").healthy

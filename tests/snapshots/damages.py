@@ -22,7 +22,7 @@ from tidegate.checkpoint.provenance import (
     sealed,
     to_master_state,
 )
-from tidegate.model.ids import Attempt, OperatorId
+from tidegate.model.ids import Attempt
 from tidegate.snapshots.checking.findings import Fault
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
@@ -334,14 +334,6 @@ def channels_cut_off(snapshots: Snapshots) -> None:
     snapshots.change(snapshots.chk(3), changed, "counts", checksums=True)
 
 
-def state_of_another_operator(snapshots: Snapshots) -> None:
-    read = snapshots.read(snapshots.chk(3))
-    counts, *others = read.operators
-    other = replace(counts, operator_id=OperatorId(b"x" * 16))
-    read = replace(read, operators=(other, *others))
-    snapshots.write(snapshots.chk(3), read, checksums=True)
-
-
 # --- whose ---
 
 
@@ -469,7 +461,6 @@ DAMAGES = [
     Damage("offsets of others", HEAP, keyed(offset_of_another_key_group), Fault.CONTENTS),
     Damage("elements beyond the end", HEAP, elements_beyond_the_end, Fault.CONTENTS),
     Damage("a state that is not there", HEAP, a_state_that_the_file_has_not, Fault.CONTENTS),
-    Damage("another operator's state", HEAP, state_of_another_operator, Fault.CONTENTS),
     Damage(
         "an unchecked header flipped",
         HEAP,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from golden import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from tests.snapshots.snapshot_world import JobWorld, Kind
 from tidegate import SavepointFormatType, diff_snapshots
 from tidegate.checkpoint.provenance import provenance_of, to_master_state
 from tidegate.cli.main import commands
-from tidegate.errors import RestoreRefused
+from tidegate.errors import ConfigError, RestoreRefused
 from tidegate.model.ids import OperatorId
 from tidegate.snapshots.differences import SnapshotDiff, StateDiff, plain, same
 
@@ -37,6 +38,15 @@ def states_of(found: SnapshotDiff, operator: int = 0) -> dict[str, StateDiff]:
 
 def counts_of(state: StateDiff) -> tuple[int, int, int, int]:
     return state.added, state.removed, state.changed, state.same
+
+
+def test_state_that_flink_wrote_is_not_called_the_same() -> None:
+    places = [str(FIXTURES / f"keyed-heap-chk{number}") for number in (1, 2)]
+    result = CliRunner().invoke(commands, ["diff", *places])
+    assert result.exit_code == 2 and "the same" not in result.output
+    with pytest.raises(ConfigError, match="written by Flink") as refused:
+        diff_snapshots(*places)
+    assert refused.value.where == places[0] and "tidegate migrate" in refused.value.remedy
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

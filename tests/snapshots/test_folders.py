@@ -71,6 +71,16 @@ def test_a_savepoint_that_is_disposed_of_is_gone_and_cannot_be_disposed_of_again
         dispose_savepoint(kept / CANONICAL / pointer)
 
 
+def test_a_savepoint_behind_a_link_is_left_whole(kept: Path) -> None:
+    before = sorted((kept / CANONICAL).iterdir())
+    link = kept / "latest"
+    link.symlink_to(kept / CANONICAL)
+    with pytest.raises(ConfigError, match="is a symbolic link") as refused:
+        dispose_savepoint(link)
+    assert str((kept / CANONICAL).resolve()) in refused.value.remedy
+    assert sorted((kept / CANONICAL).iterdir()) == before
+
+
 def test_what_is_no_savepoint_or_not_alone_in_its_folder_is_not_deleted(kept: Path) -> None:
     (kept / NATIVE / "notes.txt").write_text("mine")
     for path, text in ((CHECKPOINT, "is a checkpoint"), (NATIVE, "files of others: notes.txt")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from tests.snapshots.snapshot_world import JobWorld, Kind
 from tidegate.cli.main import commands
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.ha.chain import beat_path
+from tidegate.model.ids import OperatorId
 from tidegate.snapshots.checking import snapshot_check
 from tidegate.snapshots.checking.findings import Fault
 from tidegate.snapshots.checking.fsck import check, fsck
@@ -412,6 +414,21 @@ def test_a_checkpoint_that_its_job_deletes_while_it_is_read_is_not_missed(
     world.files = snapshots.files
     report = check(Deleting(world), snapshots.folder)
     assert snapshots.chk(1) not in str(report.findings)
+
+
+@pytest.mark.parametrize("kind", [HEAP, SHARED, DISK])
+def test_state_that_another_operator_has_taken_over_is_sound(
+    healthy: dict[Kind, Snapshots], kind: Kind
+) -> None:
+    snapshots = healthy[kind].restored()
+    for folder in (snapshots.chk(3), snapshots.canonical):
+        read = snapshots.read(folder)
+        operators = tuple(
+            replace(each, operator_id=OperatorId(bytes([number]) * 16))
+            for number, each in enumerate(read.operators)
+        )
+        snapshots.write(folder, replace(read, operators=operators), checksums=True)
+    assert check(snapshots.stores, snapshots.root).findings == ()
 
 
 # --- the command ---

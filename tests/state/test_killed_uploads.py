@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flinkformat.handles import IncrementalRemoteKeyedStateHandle
+from flinkformat.state_streams import files_of
 from tests.house.source import ROOT
 from tests.state.files_world import JOB, SETTINGS, contents, fill
-from tidegate.checkpoint.registry import restored_paths
-from tidegate.model.ids import CheckpointId, Epoch, OperatorId
-from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
+from tidegate.model.ids import CheckpointId, Epoch
 from tidegate.state.disk.files import download
 from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.reading import StateReader
@@ -56,7 +55,7 @@ def test_what_a_killed_slot_had_half_written_goes_and_its_last_checkpoint_comes_
     handle, checksums = pickle.loads((folder / "acknowledged-1").read_bytes())
     assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
     assert not (folder / "acknowledged-2").exists()
-    used = set(restored_paths(restore_of(handle)))
+    used = set(files_of(handle))
     storage = CheckpointStorage(JOB, replace(SETTINGS, directory=str(root)))
     assert used < files_below(root)
     kept = {CheckpointId(1)}
@@ -64,11 +63,6 @@ def test_what_a_killed_slot_had_half_written_goes_and_its_last_checkpoint_comes_
     assert files_below(root) == used
     assert download(handle, tmp_path / "restored", StateReader(storage.files, checksums)) == b"meta"
     assert contents(tmp_path / "restored") == contents(first)
-
-
-def restore_of(handle: IncrementalRemoteKeyedStateHandle) -> SubtaskRestore:
-    state = RestoredOperatorState(managed_keyed=(handle,))
-    return SubtaskRestore({OperatorId(b"o" * 16): state}, finished=False)
 
 
 def files_below(root: Path) -> set[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.state.aggregates import Mean, Sum
+from tests.state.disk_world import Disk
+from tests.state.on_disk import taken
 from tests.state.world import Subtask, merged, restored, snapshot, stored
 from tidegate import (
     AggregatingStateDescriptor,
@@ -363,6 +366,27 @@ def test_state_without_times_gets_that_of_the_restore(kind: Kind, typed: bool) -
     assert kind.read(state) == kind.once
     again.at(1_000 + TTL)
     assert kind.read(state) == kind.nothing
+
+
+@EACH_KIND
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_state_on_disk_without_times_gets_that_of_the_first_restore(
+    kind: Kind, parallelism: int
+) -> None:
+    with closing(Disk()) as disk:
+        [subtask] = disk.begun(1)
+        kind.write(subtask.on("a").backend.keyed_state(described(kind, None)))
+        states, living = [taken(disk, subtask)], described(kind, lives().build())
+        subtasks = disk.gone_on(states, parallelism, at_ms=1_000)
+        for each in subtasks:
+            each.backend.keyed_state(living)
+        states = [taken(disk, each, 2) for each in subtasks]
+        [again] = disk.gone_on(states, 1, at_ms=1_000 + TTL - 1)
+        state = again.on("a").backend.keyed_state(living)
+        assert kind.read(state) == kind.once
+        [again] = disk.gone_on([taken(disk, again, 3)], 1, at_ms=1_000 + TTL)
+        state = again.on("a").backend.keyed_state(living)
+        assert kind.read(state) == kind.nothing
 
 
 @EACH_KIND

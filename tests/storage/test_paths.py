@@ -18,6 +18,8 @@ JOB = JobId("0123456789abcdef0123456789abcdef")
         ("/tmp/c/", "/tmp/c"),
         ("file:/tmp/c", "/tmp/c"),
         ("file:///tmp/a%20b/", "/tmp/a b"),
+        ("file:///tmp/a#b?c=1/file:d", "/tmp/a#b?c=1/file:d"),
+        ("FILE://host/tmp/a%23b", "/tmp/a#b"),
         ("/", "/"),
         ("S3://bucket/key/", "s3://bucket/key"),
         ("memory:", "memory:"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flinkformat.handles import StreamStateHandle
-from tests.state.files_world import SETTINGS, Driver
+from tests.state.files_world import SETTINGS, Driver, merging
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.settings import CheckpointSettings
 from tidegate.storage.places import CheckpointScope
@@ -34,6 +34,24 @@ def test_a_file_of_this_machine_is_looked_at_where_it_is(tmp_path: Path, spill: 
     Path(handle.physical_id).unlink()
     assert view == DATA
     assert not (tmp_path / "new").exists()
+
+
+def test_each_state_of_a_merged_file_is_checked_by_itself() -> None:
+    driver = Driver(merging())
+    place = driver.place(1)
+    first, second = (
+        place.write([data], CheckpointScope.EXCLUSIVE) for data in (b"1" * 99, b"2" * 99)
+    )
+    place.close()
+    driver.checksums.update(place.checksums)
+    [file] = driver.world.files
+    driver.world.files[file] = b"1" * 99 + b"2" * 98 + b"3"
+    assert driver.reader().read(first) == b"1" * 99
+    with pytest.raises(FormatError, match="is not as it was written"):
+        driver.reader().read(second)
+    # Older checkpoints say the checksum of the file alone.
+    driver.checksums = {file: driver.checksums[file]}
+    assert driver.reader().read(second) == b"2" * 98 + b"3"
 
 
 @pytest.mark.parametrize("data", [b"in the handle", DATA])

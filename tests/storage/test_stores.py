@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from socket import gaierror
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,6 +48,18 @@ def test_a_scheme_nobody_knows_is_refused_with_what_to_install() -> None:
     with pytest.raises(ConfigError, match="no driver for zzz: files") as caught:
         Stores().open("zzz://a/b")
     assert "tidegate[fsspec]" in caught.value.remedy
+
+
+def test_a_driver_that_reaches_nothing_is_told_with_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def connect(_: str, **__: object) -> None:
+        raise gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", connect)
+    with pytest.raises(StorageFailed, match="Name or service not known") as caught:
+        Stores().open("ftp://a/b")
+    assert caught.value.where == "ftp://a/b"
 
 
 def test_arrow_opens_what_it_knows(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Provenance:
     """Where a snapshot comes from.
 
     facts: values of JSON by name, such as the job's name and the versions that wrote it.
-    checksums: crc32c and size in bytes of each file, by its path as in the handle that names it.
+    checksums: crc32c and size in bytes of each file and segment, by `checksum_name`.
     """
 
     facts: Mapping[str, object]
@@ -176,7 +176,7 @@ def _own(metadata: CheckpointMetadata) -> MasterState | None:
 
 
 def checksums_of(metadata: CheckpointMetadata) -> dict[str, FileChecksum]:
-    """crc32c and size of the snapshot's files, by their names; none of a snapshot of Flink's.
+    """crc32c and size of the files and segments, by their names; none of a snapshot of Flink's.
 
     No two files have one name, and folders may be moved, so paths say less. Raises FormatError.
     """

@@ -29,7 +29,7 @@ from tidegate.checkpoint.provenance import checksums_of, name_of
 from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from flinkformat.handles import KeyedStateHandle
     from flinkformat.snapshots import CheckpointMetadata, CheckpointProperties, SubtaskState
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tidegate.errors import CheckpointAborted
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import CheckpointId
-    from tidegate.model.restore import SubtaskRestore
 
 _Keyed = TypeVar("_Keyed", bound="KeyedStateHandle")
 
@@ -245,16 +244,6 @@ def shared_key(handle: StreamStateHandle) -> str:
     if isinstance(handle, SegmentFileStateHandle):
         return f"{handle.logical_file_id}@{handle.start_position}"
     return handle.physical_id
-
-
-def restored_paths(restore: SubtaskRestore) -> Iterator[str]:
-    """Paths of the files that a subtask starts from; one may come more than once."""
-    for state in restore.operators.values():
-        managed, raw = state.managed_operator, state.raw_operator
-        for handle in (*managed, *raw, *state.managed_keyed, *state.raw_keyed):
-            yield from files_of(handle)
-    for piece in restore.in_flight:
-        yield from files_of(piece.file)
 
 
 def _refused(checkpoint: CheckpointId, why: str) -> CheckpointAborted:

@@ -50,7 +50,8 @@ def diff(
 
     State of the program's own classes is compared only with --unsafe-unpickle.
 
-    Exit code: 0 if both hold the same, 1 if they differ, 2 if one of them is missing.
+    Exit code: 0 if both hold the same, 1 if they differ, 2 if one of them is missing, or was
+    written by Flink.
     """
     with state_as_data(trusted=trusted):
         keys_max = keys_max if keys else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -17,10 +18,12 @@ from tidegate.cli.options import (
 from tidegate.cli.run import pyflink_modules, run_program, settings_of, write_summaries_to
 from tidegate.cli.running import FORMATS
 from tidegate.config import checkpointing, recovery
+from tidegate.datastream.process.interrupts import running_jobs
 from tidegate.errors import UserError
 from tidegate.model.settings import ClaimMode
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 _WHERE = "command line, fork"
@@ -93,9 +96,29 @@ def fork(
     path = str(folder.ask(job, request))
     settings.set(recovery.RESTORE_PATH, path, where=_WHERE)
     click.echo(f"'{forked}' begins at {path}", err=True)
+    with _left_told(path, script), pyflink_modules(as_pyflink):
+        run_program(script, args, runtime, config, settings)
+
+
+@contextmanager
+def _left_told(path: str, script: Path) -> Generator[None]:
+    """Says that the savepoint is left where no job has taken it over.
+
+    Raises UserError if the block has begun none.
+    """
+    jobs = running_jobs()
+    before = jobs.begun
     try:
-        with pyflink_modules(as_pyflink):
-            run_program(script, args, runtime, config, settings)
-    except UserError:
-        click.echo(f"{path} is still there: 'tidegate savepoint --dispose' deletes it", err=True)
+        yield
+        if jobs.begun == before:
+            raise UserError(
+                "The program has ended and started no job",
+                where=str(script),
+                remedy="See that it calls env.execute(), and fork once more.",
+            )
+    except BaseException as error:
+        if isinstance(error, UserError) or jobs.begun == before:
+            click.echo(
+                f"{path} is still there: 'tidegate savepoint --dispose' deletes it", err=True
+            )
         raise

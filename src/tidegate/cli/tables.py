@@ -6,6 +6,7 @@ can be searched.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,8 @@ _NARROWEST: Final = 16
 """To this many cells a column of texts may be cut; what is left of a path is still a hint."""
 
 _TEXT_WIDTH: Final = 100
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def show(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -123,4 +126,5 @@ def _cell(value: object) -> str:
         case float():
             return f"{value:,.2f}"
         case _:
-            return str(value)
+            # Names come from snapshots and jobs: a terminal would obey what is in them.
+            return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", str(value))

@@ -26,6 +26,8 @@ from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 from tidegate.snapshots.rows import OperatorInfo
 from tidegate.snapshots.snapshot import likely
 from tidegate.snapshots.writing.new_snapshot import NewSnapshot
+from tidegate.snapshots.writing.writer import check_empty, deleted_on_failure
+from tidegate.storage import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from flinkformat.state.operator_state import FlinkOperatorState
     from flinkformat.state.reading import FlinkKeyedState
     from tidegate.api.state import StateDescriptor
+    from tidegate.model.ids import CheckpointId
 
 
 @frozen
@@ -107,8 +110,11 @@ def migrate_savepoint(
 
     Raises RestoreRefused if there is no snapshot or a file of it is missing, FormatError for a
     ``_metadata`` that can't be read, ConfigError for operators and states that are not there, for a
-    snapshot of Tidegate's own and for a target that is one already, StorageFailed.
+    snapshot of Tidegate's own and for a target that is not empty, StorageFailed. Nothing is left in
+    the target after a failure.
     """
+    if target is not None:
+        check_empty(paths.absolute(fspath(target)))
     snapshot = FlinkSnapshot.open(source, moved=moved)
     declared = {uid: {each.name: each for each in given} for uid, given in (states or {}).items()}
     names = {_named(operator): operator for operator in snapshot.operators}
@@ -135,14 +141,24 @@ def migrate_savepoint(
         why = "it is state of a hook of Flink's job master"
         rows.append(MigratedState("-", hook.name, None, None, 1, why))
     if target is not None:
-        new = NewSnapshot(fspath(target), None if key_file is None else fspath(key_file))
-        checkpoint = snapshot.metadata.checkpoint_id
-        written: list[OperatorState] = []
-        for each in operators:
-            on_operator(f"writing '{each.info}'")
-            written.append(each.write(checkpoint, new))
-        new.complete_savepoint(checkpoint, written, {"versions": versions()}, forced=True)
+        folder = paths.absolute(fspath(target))
+        new = NewSnapshot(folder, None if key_file is None else fspath(key_file))
+        with deleted_on_failure(folder):
+            _write(new, snapshot.metadata.checkpoint_id, operators, on_operator)
     return MigrationReport(snapshot.path, None if target is None else fspath(target), tuple(rows))
+
+
+def _write(
+    new: NewSnapshot,
+    checkpoint: CheckpointId,
+    operators: Iterable[TakenOperator],
+    on_operator: Callable[[str], object],
+) -> None:
+    written: list[OperatorState] = []
+    for each in operators:
+        on_operator(f"writing '{each.info}'")
+        written.append(each.write(checkpoint, new))
+    new.complete_savepoint(checkpoint, written, {"versions": versions()}, forced=True)
 
 
 def _named(operator: OperatorState) -> str:

@@ -23,6 +23,8 @@ from tidegate.errors import ConfigError, FormatError, UserCodeFailed
 from tidegate.operators.failures import user_trace
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 from tidegate.snapshots.writing.new_snapshot import NewSnapshot
+from tidegate.snapshots.writing.writer import check_empty, deleted_on_failure
+from tidegate.storage import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -60,9 +62,11 @@ def rewrite_flink_savepoint(
     Raises RestoreRefused if there is no snapshot or a file of it is missing, FormatError for
     state that can't be read, by operator, subtask and byte, or an element that its serializer has
     no form for, ConfigError for a snapshot that holds data in flight or is Tidegate's own, for a
-    state to change that is not there, and for a target that is one already, UserCodeFailed,
-    StorageFailed.
+    state to change that is not there, and for a target that is not empty, UserCodeFailed,
+    StorageFailed. Nothing is left in the target after a failure.
     """
+    folder = paths.absolute(fspath(target))
+    check_empty(folder)
     snapshot = FlinkSnapshot.open(source, moved=moved)
     changes = dict(operator_state or {})
     known = {each.uid or each.operator_id.hex(): each for each in snapshot.operators}
@@ -71,19 +75,20 @@ def rewrite_flink_savepoint(
         known[name].operator_id: _changed(snapshot, known[name], of_operator)
         for name, of_operator in changes.items()
     }
-    new = NewSnapshot(fspath(target))
-    operators = tuple(
-        _Rewrite(snapshot, new, each, changed.get(each.operator_id, {})).operator()
-        for each in snapshot.operators
-    )
+    new = NewSnapshot(folder)
     savepoint = SavepointType.savepoint(SavepointFormatType.CANONICAL)
-    new.complete(
-        replace(
-            snapshot.metadata,
-            operators=operators,
-            properties=CheckpointProperties.for_savepoint(savepoint, forced=True),
+    with deleted_on_failure(folder):
+        operators = tuple(
+            _Rewrite(snapshot, new, each, changed.get(each.operator_id, {})).operator()
+            for each in snapshot.operators
         )
-    )
+        new.complete(
+            replace(
+                snapshot.metadata,
+                operators=operators,
+                properties=CheckpointProperties.for_savepoint(savepoint, forced=True),
+            )
+        )
 
 
 def _check_known(asked: Iterable[str], known: Collection[str], what: str, where: str) -> None:

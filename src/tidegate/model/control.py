@@ -154,7 +154,7 @@ class Deploy:
     slot named in ``peers``. state: per operator, empty on a fresh start. restored: the checkpoint
     that the state is of. finished: all of the vertex had finished in that checkpoint, so only
     barriers and the end pass through. in_flight: what the subtask reads before anything new.
-    checksums: crc32c and size of files of its state, by path, where they are known.
+    checksums: crc32c and size of files of its state, by `checksum_name`, where they are known.
     """
 
     execution: ExecutionId
@@ -431,7 +431,7 @@ class CheckpointFigures:
     processed_bytes: what was read between the first barrier and the last. A row counts with the
     mean size of its edge's rows on the wire, an Arrow batch with its memory; rows of an edge that
     never leaves a slot are never encoded, and count nothing.
-    checksums: crc32c and size of each file written, by path as in its handle.
+    checksums: crc32c and size of each file and segment written, by `checksum_name`.
     """
 
     sync_ms: int = 0

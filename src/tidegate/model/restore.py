@@ -46,7 +46,7 @@ class SubtaskRestore:
 
     operators: without those that start empty. finished: all of its vertex had finished, so it
     only passes barriers and the end on. in_flight: what it reads before anything new, in order.
-    checksums: crc32c and size of its files, by their paths as in the handles, where they are known.
+    checksums: crc32c and size of its files and segments, by `checksum_name`, where they are known.
     """
 
     operators: Mapping[OperatorId, RestoredOperatorState]

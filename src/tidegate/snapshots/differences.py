@@ -20,7 +20,7 @@ from flinkformat.handles import SegmentFileStateHandle
 from flinkformat.snapshots import FINISHED
 from flinkformat.state_streams import file_of, streams
 from tidegate.checkpoint.provenance import provenance_of
-from tidegate.errors import RestoreRefused, UserError
+from tidegate.errors import ConfigError, RestoreRefused, UserError
 from tidegate.snapshots.rows import StateKind, listed
 from tidegate.snapshots.snapshot import Snapshot
 
@@ -136,10 +136,12 @@ def diff_snapshots(
 
     before, after: folders, or the ``_metadata`` in them. keys_max: how many entries that differ are
     shown of each state. key_file: holds the key with which both have to be signed. Raises
-    RestoreRefused where there is no snapshot, or a file of one is
-    missing, FormatError for bytes that are not what they say, StorageFailed.
+    ConfigError for state that Flink wrote, RestoreRefused where there is no snapshot, or a file of
+    one is missing, FormatError for bytes that are not what they say, StorageFailed.
     """
     old, new = (Snapshot.open(path, key_file=key_file) for path in (before, after))
+    for each in (old, new):
+        _check_own(each)
     comparison = _Comparison(old, new, keys_max)
     theirs = {each.operator_id: each for each in new.operators}
     ours = {each.operator_id for each in old.operators}
@@ -422,9 +424,18 @@ def _change(before: object, after: object, *, same: bool) -> str:
     return SAME if same else CHANGED
 
 
+def _check_own(snapshot: Snapshot) -> None:
+    if provenance_of(snapshot.metadata) is None and snapshot.metadata.state_size:
+        raise ConfigError(
+            "The snapshot was written by Flink, whose state is not compared",
+            where=snapshot.path,
+            remedy="Make one of Tidegate's from each with 'tidegate migrate', and compare these.",
+        )
+
+
 def _states_of(snapshot: Snapshot, operator: OperatorInfo | None) -> dict[str, StateInfo]:
-    if operator is None or provenance_of(snapshot.metadata) is None:
-        return {}  # what Flink has written is not read here
+    if operator is None:
+        return {}
     states = snapshot.states(operator)
     return {state.name: state for state in states if state.kind not in _IN_FLIGHT}
 

@@ -7,6 +7,7 @@ claimed it. All its files lie in its folder, wherever that has been moved to.
 from __future__ import annotations
 
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flinkformat import metadata
@@ -87,8 +88,8 @@ def dispose_savepoint(path: str | PathLike[str]) -> None:
     """Deletes a savepoint: its ``_metadata``, its files and its folder.
 
     path: the folder, or the ``_metadata`` in it. Raises RestoreRefused if there is none, and
-    ConfigError, having deleted nothing, for a checkpoint, which is its job's, and for a folder that
-    holds other files too.
+    ConfigError, having deleted nothing, for a checkpoint, which is its job's, for a symbolic link,
+    and for a folder that holds other files too.
     """
     location, read = read_snapshot(fspath(path))
     if not properties_of(read).is_savepoint:
@@ -97,6 +98,12 @@ def dispose_savepoint(path: str | PathLike[str]) -> None:
             where="disposal of a savepoint",
             remedy="Where its job is over, delete the folder by hand; files in the job's folder "
             "'shared' may belong to other checkpoints.",
+        )
+    if paths.is_local(location) and Path(location).is_symlink():
+        raise ConfigError(
+            f"{location} is a symbolic link",
+            where="disposal of a savepoint",
+            remedy=f"Name the folder itself, {Path(location).resolve()}; nothing has been deleted.",
         )
     store, folder = Stores().locate(location)
     files = files_of(location, read)

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from flinkformat.handles import FileStateHandle
 from flinkformat.snapshots import FINISHED
+from flinkformat.state_streams import streams
 from tidegate.checkpoint.provenance import checksums_of, name_of
 from tidegate.errors import ConfigError, UserError
+from tidegate.model.files import checksum_name
 from tidegate.snapshots.folders import files_of, job_name_of, read_snapshot
 from tidegate.snapshots.reading.keyed_states import KeyedStates
 from tidegate.snapshots.reading.subtask_states import SubtaskStates
@@ -69,10 +71,9 @@ class Snapshot:
         self.metadata = metadata
         self._files = StateFiles(signed=key_file is not None)
         known = checksums_of(metadata)
+        names = {checksum_name(stream.handle) for stream in streams(metadata)}
         self._places = {
-            place: known[name_of(place)]
-            for place in files_of(path, metadata)
-            if name_of(place) in known
+            place: known[name_of(place)] for place in names if place and name_of(place) in known
         }
         self._reader = StateReader(self._files, self._places)
         self._states: dict[OperatorId, _OperatorStates] = {}

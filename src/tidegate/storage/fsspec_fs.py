@@ -64,7 +64,11 @@ class FsspecStore:
 
     @staticmethod
     def open(url: str, *, trials: Trials | None = None) -> FsspecStore:
-        """The store at a URL. Raises ConfigError if fsspec has no driver for its scheme."""
+        """The store at a URL.
+
+        Raises ConfigError if fsspec has no driver for its scheme, StorageFailed where that driver
+        reaches nothing.
+        """
         try:
             from fsspec.core import url_to_fs
 
@@ -75,6 +79,10 @@ class FsspecStore:
                 where=url,
                 remedy=f"Install tidegate[fsspec] and the scheme's driver. {error}",
             ) from error
+        except Exception as error:
+            # Some drivers connect here already, and their errors are of any kind.
+            told = str(error) or type(error).__name__
+            raise failed(f"Cannot reach {url}: {told}", url, error) from error
         return FsspecStore(file_system, folder, paths.absolute(url), trials=trials)
 
     @property

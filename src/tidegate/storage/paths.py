@@ -19,7 +19,7 @@ import hashlib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from tidegate.model.ids import Attempt, CheckpointId, Epoch
 
@@ -38,6 +38,9 @@ STAGED: Final = "staged"
 _DOORS: Final = "doors"
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:")
+_FILE_URL: Final = re.compile(r"^file:(//[^/]*)?", re.IGNORECASE)
+"""Start of a URL of a path, which may hold ``#`` and ``?``: they are part of names there."""
+
 _EXCLUSIVE: Final = re.compile(r"chk-(\d+)")
 _JOB: Final = re.compile(r"[0-9a-f]{32}")
 _SAVEPOINT: Final = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
@@ -68,7 +71,7 @@ def scheme_of(location: str) -> str:
 
 def _local_path(location: str) -> str:
     if scheme_of(location) == "file" and _SCHEME.match(location):
-        return unquote(urlsplit(location).path)
+        return unquote(_FILE_URL.sub("", location))
     return location
 
 

@@ -127,7 +127,7 @@ class Place:
 
     @property
     def checksums(self) -> dict[str, FileChecksum]:
-        """crc32c and size of each written or named file, by its place."""
+        """crc32c and size of each written or named file and segment, by its name."""
         found = dict(self._named)
         if self._merging is not None:
             found |= self._merging.checksums

@@ -15,6 +15,7 @@ from flinkformat.handles import (
     RelativeFileStateHandle,
 )
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
+from tidegate.model.files import checksum_name
 from tidegate.storage.paths import absolute, is_local
 from tidegate.storage.store import Checksum
 
@@ -70,9 +71,9 @@ class StateReads(Protocol):
 class StateReader:
     """Reads handles of one snapshot, and checks each file against its known size and checksum.
 
-    checksums: of files, by their places; of another file the size alone is held, and of a part of a
-    file too, save where snapshots are signed: then both are refused. where: for errors. May be used
-    by several threads at once.
+    checksums: of files and segments, by `checksum_name`; of any other the size alone is held, save
+    where snapshots are signed: then it is refused. where: for errors. May be used by several
+    threads at once.
     """
 
     def __init__(
@@ -217,9 +218,8 @@ class StateReader:
         return Checksum(sha256=signed)
 
     def _known(self, handle: StreamStateHandle) -> FileChecksum | None:
-        if isinstance(handle, FileStateHandle | RelativeFileStateHandle):
-            return self._checksums.get(handle.physical_id)
-        return None
+        name = checksum_name(handle)
+        return None if name is None else self._checksums.get(name)
 
     def _hold(self, handle: StreamStateHandle, found: Checksum) -> None:
         if found.size != handle.state_size:

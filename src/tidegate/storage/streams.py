@@ -25,9 +25,9 @@ from flinkformat.handles import (
     StateScope,
 )
 from tidegate.errors import StorageFailed
-from tidegate.model.files import FileChecksum
+from tidegate.model.files import FileChecksum, checksum_name
 from tidegate.storage import paths
-from tidegate.storage.store import try_all
+from tidegate.storage.store import Checksum, try_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -140,20 +140,24 @@ class Segment:
         self._merging = merging
         self._place = place
         self._start = start
-        self._end = start
         self._name = name
-        # The file belongs to several states, so none of them names it alone.
+        self._written = Checksum()
+        # Of the segment alone: a restore reads no more of the file than that.
         self.checksums: dict[str, FileChecksum] = {}
 
     def write(self, data: bytes) -> None:
-        before, self._end = self._end, self._merging.write(data)
-        assert before + len(data) == self._end, "one state at a time"
+        self._written.add(data)
+        end = self._merging.write(data)
+        assert self._start + self._written.size == end, "one state at a time"
 
     def close(self) -> SegmentFileStateHandle:
-        size = self._end - self._start
-        return SegmentFileStateHandle(
-            self._place, self._start, size, StateScope.EXCLUSIVE, self._name
+        handle = SegmentFileStateHandle(
+            self._place, self._start, self._written.size, StateScope.EXCLUSIVE, self._name
         )
+        name = checksum_name(handle)
+        assert name is not None, "a segment is in a file"
+        self.checksums = {name: self._written.file}
+        return handle
 
     def abort(self) -> None:
         """Leaves the bytes in the shared file, where no handle names them."""
@@ -183,7 +187,7 @@ class CheckpointStateOutputStream:
 
     @property
     def checksums(self) -> Mapping[str, FileChecksum]:
-        """Place, crc32c and size of the file that was written for it alone."""
+        """crc32c and size of the file or segment that was written for it alone."""
         return {} if self._file is None else self._file.checksums
 
     def write(self, data: bytes | memoryview) -> None:

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flinkformat.snapshots import EMPTY, FINISHED, SubtaskState
+from flinkformat.state_streams import streams
 from tidegate.checkpoint.provenance import checksums_of, name_of
-from tidegate.checkpoint.registry import restored_paths
 from tidegate.checkpoint.restore.fitting import state_of, states_of
 from tidegate.checkpoint.restore.in_flight_targets import deal_in_flight
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.errors import RestoreRefused
+from tidegate.model.files import checksum_name
 from tidegate.model.ids import SubtaskId
 from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
 
@@ -58,8 +59,22 @@ def assign(
 def _checksums(
     restore: SubtaskRestore, known: Mapping[str, FileChecksum]
 ) -> dict[str, FileChecksum]:
-    named = ((path, name_of(path)) for path in restored_paths(restore))
-    return {path: known[name] for path, name in named if name in known}
+    handles = (
+        *(piece.file for piece in restore.in_flight),
+        *(
+            handle
+            for state in restore.operators.values()
+            for kind in (
+                state.managed_operator,
+                state.raw_operator,
+                state.managed_keyed,
+                state.raw_keyed,
+            )
+            for handle in kind
+        ),
+    )
+    paths = (checksum_name(stream.handle) for handle in handles for stream in streams(handle))
+    return {path: known[name_of(path)] for path in paths if path and name_of(path) in known}
 
 
 def coordinator_states(

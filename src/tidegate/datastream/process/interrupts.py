@@ -50,9 +50,13 @@ class Terminated(SystemExit):
 
 
 class RunningJobs:
-    """The jobs of this process. At the end of the process those that still run are suspended."""
+    """The jobs of this process. At the end of the process those that still run are suspended.
+
+    begun: how many there have been.
+    """
 
     def __init__(self) -> None:
+        self.begun = 0
         self._process = os.getpid()
         self._jobs: dict[JobClient, Configuration] = {}
         self._terminated = False
@@ -65,6 +69,7 @@ class RunningJobs:
         if os.getpid() != self._process:  # forked from the program, whose jobs are not its own
             self._process, self._terminated = os.getpid(), False
             self._jobs.clear()
+        self.begun += 1
         # A copy: the program may change its settings for the next job.
         self._jobs[client] = Configuration(configuration)
         client.get_job_execution_result().add_done_callback(lambda _: self._jobs.pop(client, None))

@@ -7,8 +7,8 @@ backend. It is made of rows, of another snapshot, or of both. Nothing counts unt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike, fspath
@@ -285,7 +285,7 @@ class SavepointWriter:
         """Writes to a folder of parts, which are deleted once the savepoint is complete."""
         new = NewSnapshot(folder, key_file)
         store, name = Stores().locate(folder)
-        try:
+        with deleted_on_failure(folder):
             store.make_folder(name)
             written = [self._written(each, new) for each in self._operators.values()]
             base = None if self._base is None else self._base.metadata
@@ -293,9 +293,6 @@ class SavepointWriter:
             facts = {} if known is None else known.facts
             hooks = () if base is None else hook_states(base)
             new.complete_savepoint(self._checkpoint, written, facts, hooks=hooks, forced=False)
-        except BaseException:
-            discard_folder(folder)
-            raise
         kept = {paths.METADATA, *map(paths.name, new.checksums)}
         parts = [each.path for each in store.list(name) if paths.name(each.path) not in kept]
         store.delete(parts)
@@ -435,6 +432,16 @@ class _Operator:
         return str(self.info)
 
 
+@contextmanager
+def deleted_on_failure(folder: str) -> Generator[None]:
+    """Deletes the folder of a new savepoint if the block raises."""
+    try:
+        yield
+    except BaseException:
+        discard_folder(folder)
+        raise
+
+
 def discard_folder(folder: str) -> None:
     store, name = Stores().locate(folder)
     with suppress(StorageFailed):
@@ -442,6 +449,7 @@ def discard_folder(folder: str) -> None:
 
 
 def check_empty(folder: str) -> None:
+    """Raises ConfigError if a folder for a new savepoint holds anything."""
     store, name = Stores().locate(folder)
     found = next(iter(store.list(name)), None) if store.is_folder(name) else store.info(name)
     if found is not None:

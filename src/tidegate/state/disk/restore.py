@@ -240,8 +240,13 @@ class _Restore:
             number = 1 + max((each.number for each in header.states), default=-1)
             held = replace(state, number=number)
         added = [version for version in state.versions if version not in held.versions]
-        parts = max(held.parts, state.parts)
-        joined = replace(held, versions=[*held.versions, *added], parts=parts)
+        joined = replace(
+            held,
+            versions=[*held.versions, *added],
+            parts=max(held.parts, state.parts),
+            # Nothing expires before its time because another subtask had an earlier start.
+            timed_ms=max(held.timed_ms, state.timed_ms),
+        )
         others = [each for each in header.states if each.name != state.name]
         states = sorted([*others, joined], key=lambda each: each.number)
         self._header = RocksDBHeader(

@@ -448,8 +448,12 @@ class RocksDBBackend:
                 header.name, header.kind, number, header.namespace, [newest], by_entry
             )
         asked.check_restored(held.kind, held.namespace)
+        was_timed = held.versions[-1].ttl and held.timed_ms
         if held.versions[-1] != newest:
             held = replace(held, versions=[*held.versions, newest])
+        if newest.ttl and not was_timed and not all(each.ttl for each in held.versions):
+            # Kept, for entries on disk stay as they are: each restore would make them new again.
+            held = replace(held, timed_ms=self._scope.clock.wall_ms())
         if len(held.versions) > VERSIONS_MAX:
             raise SerializerIncompatible(
                 f"The state has had {VERSIONS_MAX} types, which is the limit",
@@ -493,13 +497,12 @@ class RocksDBBackend:
         snapshot: Callable[[bytes], SerializerSnapshot],
     ) -> StoredValues:
         """Readers of all versions and a writer of the newest. snapshot: parses a serializer's."""
-        now_ms = self._scope.clock.wall_ms
         readers = [
             ttl.reader(
                 snapshot(version.serializer),
                 descriptor,
                 had_times=version.ttl,
-                now_ms=now_ms,
+                timed_ms=held.timed_ms,
                 where=where,
             )
             for version in held.versions

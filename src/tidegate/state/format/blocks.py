@@ -115,7 +115,8 @@ class RocksDBState(msgspec.Struct, frozen=True):
 
     number: in the keys. versions: by the entries' first byte. by_entry: whether each entry of a
     map, or part of a list, is one of the key space; else a map or list is one as a whole. parts:
-    the numbers of the parts of lists are below.
+    the numbers of the parts of lists are below. timed_ms: time of values that are stored without
+    one in a state that has a time to live by now, in milliseconds since 1970; 0 if there are none.
     """
 
     name: str
@@ -125,6 +126,7 @@ class RocksDBState(msgspec.Struct, frozen=True):
     versions: list[Version]
     by_entry: bool = False
     parts: int = 0
+    timed_ms: int = 0
 
 
 class RocksDBHeader(msgspec.Struct, frozen=True):

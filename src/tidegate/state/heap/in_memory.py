@@ -286,7 +286,7 @@ class HeapBackend:
             old,
             state.descriptor,
             had_times=restored.header.ttl,
-            now_ms=self._scope.clock.wall_ms,
+            timed_ms=self._scope.clock.wall_ms(),
             where=where,
         )
         keys = paired(self._keys.serializer, state.namespace)

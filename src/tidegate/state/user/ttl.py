@@ -100,12 +100,13 @@ def reader(
     descriptor: StateDescriptor,
     *,
     had_times: bool,
-    now_ms: Callable[[], int],
+    timed_ms: int,
     where: str,
 ) -> Reader:
     """Reader of a snapshot's entries in the form stored now.
 
-    had_times: whether the state had a time to live then. Raises SerializerIncompatible.
+    had_times: whether the state had a time to live then. timed_ms: time of values that had none.
+    Raises SerializerIncompatible.
     """
     was = _stamped(descriptor) if had_times else descriptor
     try:
@@ -119,8 +120,7 @@ def reader(
         return entries
     if had_times:
         return _PartsReader(entries, descriptor, _value_of)
-    now = now_ms()
-    return _PartsReader(entries, descriptor, lambda value: (now, value))
+    return _PartsReader(entries, descriptor, lambda value: (timed_ms, value))
 
 
 def is_migrated(old: SerializerSnapshot, descriptor: StateDescriptor, *, had_times: bool) -> bool:
