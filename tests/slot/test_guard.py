@@ -456,7 +456,7 @@ class Played(Process):
     of its call; None for nothing. The process is gone once the times are used up.
     """
 
-    is_open = True
+    is_open = reached = True
 
     def __init__(self, times_ms: Sequence[int], *words: object) -> None:
         super().__init__()
@@ -487,7 +487,7 @@ class Played(Process):
         return self.now_ms
 
     def send(self, frame: bytes) -> bool:
-        return True
+        return self.reached
 
     def receive(self) -> list[object]:
         if not self._words or isinstance(self._words[0], SubtaskOver | Pulse | None):
@@ -546,3 +546,12 @@ def test_a_guard_that_is_woken_late_does_not_take_the_driver_for_silent() -> Non
     assert Played([0, 60_000, 120_000, 180_000]).guarded(lease_ms=10_000).killed_ms is None
     killed_ms = Played(range(0, 12_000, 400)).guarded(lease_ms=10_000).killed_ms
     assert killed_ms is not None and killed_ms > 10_000
+
+
+def test_dials_that_nobody_answers_do_not_make_the_lease_longer() -> None:
+    """As where a firewall drops them: each takes three seconds, and a look follows."""
+    looks = [0, *(each for ms in range(200, 100_000, 3_200) for each in (ms, ms + 3_000))]
+    played = Played(looks)
+    played.reached = False
+    killed_ms = played.guarded(lease_ms=10_000).killed_ms
+    assert killed_ms is not None and 10_000 < killed_ms <= 13_000

@@ -352,6 +352,10 @@ class Guard:
         self._beat_ms = now_ms
         pulse = self._heart.beat(now_ms, is_first=not self._link.is_open)
         sent = not self._process.stopped and self._link.send(pickle.dumps(pulse))
+        if not sent:
+            # A dial that nobody answers takes its whole time, of which a look counts a part.
+            self._looked_ms = self._clock.monotonic_ms()
+            self._lease.passed(self._looked_ms - now_ms)
         self._kill_for(self._lease.verdict(sent=sent))
 
     def _kill_for(self, why: str | None) -> None:
