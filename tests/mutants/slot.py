@@ -144,8 +144,15 @@ SLOT = [
     Mutant(
         "closing operators get no time",
         "slot/process/guard.py",
-        "cancelling.left_ms = max(CLOSE_LIMIT_MS, self._settings.cancel_timeout_ms)\n",
+        "cancelling.limit_ms = max(CLOSE_LIMIT_MS, cancelling.limit_ms)\n",
         "pass\n",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "a call of another subtask is taken for that of a cancelled one",
+        "slot/process/guard.py",
+        "            if self._calling not in (None, execution):\n",
+        "            if False:\n",
         tests="tests/slot",
     ),
     Mutant(

@@ -69,5 +69,9 @@ def test_closing_is_told_and_not_broken_off() -> None:
     calls.begin(execution(0), 1)
     calls.closing(execution(0))
     calls.interrupt([execution(0)], frame_in(USERS))
+    outer = calls.begin(execution(0), 7, closes=True)
+    calls.interrupt([], frame_in(USERS))
+    assert calls.current is not None and calls.current.began_ms == 7
+    calls.end(outer)
     calls.closed(execution(0))
     assert told == [(execution(0), False), (execution(0), True)]

@@ -10,13 +10,15 @@ from structlog.testing import capture_logs
 from tests.slot.cluster import Cluster, run
 from tests.slot.operators import NOTHING, ONE_BY_ONE
 from tests.worlds.subtask import Recorder, ScriptedSource
-from tidegate.model.control import Cancel, ExecutionState
+from tidegate.model.control import Cancel, ExecutionState, Pulse
 from tidegate.slot.subtask import hosted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     import pytest
+
+    from tidegate.slot.slot import Slot
 
 
 class Leaving(Recorder):
@@ -76,3 +78,27 @@ def test_what_takes_too_long_is_given_up_and_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(hosted, "CLOSE_LIMIT_S", 0.01)
     [told] = told_of(never, monkeypatch)
     assert told == "closing an operator takes too long and is abandoned; check its 'close'"
+
+
+def test_a_close_is_a_call_of_its_subtask_that_a_heartbeat_tells_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Pulse] = []
+    slots: list[Slot] = []
+
+    class Closing(Recorder):
+        def close(self) -> None:
+            told.append(slots[0].pulse())
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        slots.append(cluster.slots[slot])
+        _, sink = await cluster.deploy([slot])
+        cluster.tell(slot, Cancel(sink))
+        await cluster.changed_to(sink, ExecutionState.CANCELED)
+        assert [pulse.calling for pulse in told] == [sink]
+        assert slots[0].pulse().calling is None
+
+    source = ScriptedSource("source", [], list(NOTHING))
+    operators = {"source": [source], "sink": [Closing("sink", [])]}
+    run(lambda: Cluster(ONE_BY_ONE, operators), work, monkeypatch)

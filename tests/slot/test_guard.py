@@ -38,6 +38,8 @@ SECRET = b"s" * 32
 LIMIT_S = 100.0
 SLOT = SlotId("slot-1")
 EXECUTION = ExecutionId(SubtaskId(VertexId(b"v"), 0), Attempt(1), Epoch(1))
+ANOTHER = ExecutionId(SubtaskId(VertexId(b"w"), 0), Attempt(1), Epoch(1))
+CALL_OF_ANOTHER = Pulse(SLOT, calling=ANOTHER)
 SIZE = MetricKey("size", MetricKind.GAUGE)
 ROWS = MetricKey("rows", MetricKind.COUNTER)
 
@@ -450,12 +452,11 @@ def test_a_slot_that_was_given_up_is_killed_where_it_does_not_go(
 class Played(Process):
     """A slot and its driver, as a guard sees them whose clock shows these times, one a look.
 
-    words: what is said at each look, by the driver, or by the slot where it tells of a subtask.
-    The process is gone once the times are used up.
+    words: what is said at each look, by the driver, or by the slot where it tells of a subtask or
+    of its call; None for nothing. The process is gone once the times are used up.
     """
 
-    waits_on = None
-    is_open = True
+    is_open = reached = True
 
     def __init__(self, times_ms: Sequence[int], *words: object) -> None:
         super().__init__()
@@ -467,6 +468,8 @@ class Played(Process):
         self.guards_channel.setblocking(False)
         self.stacks, self._stack = os.pipe()
         os.set_blocking(self.stacks, False)
+        self.waits_on, ready = os.pipe()  # readable, so that no look waits
+        os.close(ready)
 
     @property
     def gone(self) -> bool:
@@ -478,15 +481,18 @@ class Played(Process):
 
     def monotonic_ms(self) -> int:
         self.now_ms = self._times_ms.pop(0)
-        if self._words and isinstance(self._words[0], SubtaskOver):
-            self.channel.sendall(framed(pickle.dumps(self._words.pop(0))))
+        if self._words and isinstance(self._words[0], SubtaskOver | Pulse | None):
+            word = self._words.pop(0)
+            self.channel.sendall(b"" if word is None else framed(pickle.dumps(word)))
         return self.now_ms
 
     def send(self, frame: bytes) -> bool:
-        return True
+        return self.reached
 
     def receive(self) -> list[object]:
-        return [self._words.pop(0)] if self._words else []
+        if not self._words or isinstance(self._words[0], SubtaskOver | Pulse | None):
+            return []
+        return [self._words.pop(0)]
 
     def signal(self, number: int) -> None:
         super().signal(number)
@@ -498,6 +504,7 @@ class Played(Process):
         self.guards_channel.close()
         os.close(self.stacks)
         os.close(self._stack)
+        os.close(self.waits_on)
 
     def guarded(self, **settings: int) -> "Played":
         """To the end of the times, or of the slot."""
@@ -516,7 +523,35 @@ def test_closing_operators_have_ten_seconds_though_calls_have_one() -> None:
     assert played.killed_ms is not None and 10_000 <= played.killed_ms <= 11_000
 
 
+@pytest.mark.parametrize("told", [CALL_OF_ANOTHER, Pulse(SLOT)], ids=["that call", "no call"])
+def test_a_call_of_a_subtask_that_goes_on_costs_its_slot_nothing(told: Pulse) -> None:
+    """It may have begun behind the last that the slot has told."""
+    words = [told, Cancel(EXECUTION), None, None, None, None, *[CALL_OF_ANOTHER] * 20]
+    words += [Pulse(SLOT), SubtaskOver(EXECUTION, closed=True)]
+    played = Played(range(0, 9_000, 200), *words).guarded(pulse_ms=1_000, cancel_timeout_ms=1_000)
+    assert INTERRUPT in played.signals and played.killed_ms is None
+
+
+@pytest.mark.parametrize("call", [Pulse(SLOT, calling=EXECUTION), Pulse(SLOT), None])
+def test_behind_a_call_of_another_subtask_a_cancelled_one_has_its_own_second(
+    call: Pulse | None,
+) -> None:
+    """None: the slot tells nothing, as in a call that holds its interpreter."""
+    words = [Cancel(EXECUTION), *[CALL_OF_ANOTHER] * 20, Pulse(SLOT), *[call] * 20]
+    played = Played(range(0, 9_000, 200), *words).guarded(pulse_ms=1_000, cancel_timeout_ms=1_000)
+    assert played.killed_ms is not None and 5_000 <= played.killed_ms <= 6_600
+
+
 def test_a_guard_that_is_woken_late_does_not_take_the_driver_for_silent() -> None:
     assert Played([0, 60_000, 120_000, 180_000]).guarded(lease_ms=10_000).killed_ms is None
     killed_ms = Played(range(0, 12_000, 400)).guarded(lease_ms=10_000).killed_ms
     assert killed_ms is not None and killed_ms > 10_000
+
+
+def test_dials_that_nobody_answers_do_not_make_the_lease_longer() -> None:
+    """As where a firewall drops them: each takes three seconds, and a look follows."""
+    looks = [0, *(each for ms in range(200, 100_000, 3_200) for each in (ms, ms + 3_000))]
+    played = Played(looks)
+    played.reached = False
+    killed_ms = played.guarded(lease_ms=10_000).killed_ms
+    assert killed_ms is not None and 10_000 < killed_ms <= 13_000

@@ -15,11 +15,13 @@ from tests.worlds.subtask import (
 )
 from tidegate.api.operator import Output, Polled, Steps
 from tidegate.api.state import OperatorStateDescriptor
+from tidegate.errors import UserCodeFailed
 from tidegate.model.control import ExecutionState
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     Barrier,
     Batch,
+    Element,
     EndOfData,
     EndOfPartition,
     OperatorEvent,
@@ -393,6 +395,20 @@ def test_a_failed_subtask_does_nothing_more() -> None:
     world.subtask.end(ExecutionState.CANCELED)
     assert not world.subtask.runnable
     assert world.states == [ExecutionState.RUNNING, ExecutionState.FAILED]
+
+
+def test_what_came_before_a_failure_leaves_though_rows_in_another_channel_cannot_be_sent() -> None:
+    class Refusing(list[Element]):
+        def append(self, element: Element) -> None:
+            raise UserCodeFailed("a row cannot be sent to another subtask")
+
+    world = World(Recorder("a", []), outputs=3).start()
+    world.sent[0] = world.sent[1] = Refusing()
+    for output in world.outputs:
+        output.rows(rows(1), 0)
+    world.subtask.fail(UserCodeFailed("row 2 is wrong"))
+    assert world.states[-1] is ExecutionState.FAILED
+    assert world.sent[2] == [rows(1)]
 
 
 def test_an_event_reaches_the_operator_it_is_for() -> None:

@@ -196,7 +196,7 @@ def test_peers_get_in_beside_hundreds_of_silent_connections(run: Run) -> None:
         return Peer()
 
     async def work() -> None:
-        network = TcpNetwork(secret=SECRET, host="127.0.0.1", connect_timeout_s=LIMIT_S)
+        network = TcpNetwork(secret=SECRET, host="127.0.0.1", answer_timeout_s=LIMIT_S)
         listener = await network.listen(accept)
         port = int(listener.address.rpartition(":")[2])
         silent: list[socket.socket] = []

@@ -232,9 +232,17 @@ def test_rows_of_a_class_that_cannot_be_imported_travel_by_value() -> None:
     assert through(batch) == batch
 
 
-def test_a_row_that_cannot_be_pickled_is_refused_where_it_is_sent() -> None:
+class Secret:
+    """A row whose own hook does not let it go."""
+
+    def __reduce__(self) -> str:
+        raise ValueError("not to be sent")
+
+
+@pytest.mark.parametrize("row", [threading.Lock(), Secret()], ids=["a lock", "its own hook"])
+def test_a_row_that_cannot_be_pickled_is_refused_where_it_is_sent(row: object) -> None:
     with pytest.raises(UserCodeFailed, match="cannot be sent to another subtask"):
-        codec.encode(RowBatch([threading.Lock()]))
+        codec.encode(RowBatch([row]))
 
 
 def test_a_row_whose_class_is_missing_says_so_where_it_is_read() -> None:

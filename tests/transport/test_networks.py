@@ -3,7 +3,9 @@
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.transport.peers import SECRET, Peer, Server, run
 from tidegate.errors import BadRecord, ConfigError, PeerLost
+from tidegate.transport import tcp as tcps
 from tidegate.transport import wire as wires
 from tidegate.transport.authority import Authority
 from tidegate.transport.handshake import Handshake
@@ -20,6 +23,7 @@ from tidegate.transport.memory import MemoryNetwork
 from tidegate.transport.tcp import TcpNetwork
 from tidegate.transport.wire import Network, Wire
 
+LIMIT_S = 100.0
 LENGTH = struct.Struct("!I")
 
 
@@ -27,7 +31,8 @@ AUTHORITY = Authority()
 
 
 def tcp(secret: bytes = SECRET, timeout_s: float = 5.0, **protection: Any) -> TcpNetwork:
-    return TcpNetwork(secret=secret, host="127.0.0.1", connect_timeout_s=timeout_s, **protection)
+    given = {"connect_timeout_s": timeout_s, "answer_timeout_s": timeout_s, **protection}
+    return TcpNetwork(secret=secret, host="127.0.0.1", **given)
 
 
 def tls() -> TcpNetwork:
@@ -288,13 +293,80 @@ def test_a_server_that_never_answers_is_peer_lost_with_both_names() -> None:
     async def work() -> None:
         server = await asyncio.start_server(hang_up_when_they_do, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(PeerLost, match=f"slot-1 to 127.0.0.1:{port}"):
+        with pytest.raises(
+            PeerLost, match=f"no answer within 0.05 s\n.*slot-1 to 127.0.0.1:{port}"
+        ):
             await tcp(timeout_s=0.05).connect(f"127.0.0.1:{port}", "slot-1", Peer())
         server.close()
         await server.wait_closed()
         await asyncio.sleep(0)
 
     run(work())
+
+
+class Elsewhere:
+    """A peer with a loop on a thread of its own, which is in a call until ``returns`` is set."""
+
+    def __init__(self, **protection: Any) -> None:
+        self.returns = threading.Event()
+        self._protection = protection
+        self._listening: Future[str] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    async def _serve(self) -> None:
+        server = Server()
+        listener = await tcp(timeout_s=LIMIT_S, **self._protection).listen(server.accept)
+        self._listening.set_result(listener.address)
+        self.returns.wait(LIMIT_S)
+        await (await server.joined()).ended()
+        await listener.close()
+
+    async def dialled(self, network: TcpNetwork, ours: Peer) -> asyncio.Task[Wire]:
+        self._thread.start()
+        address = await asyncio.wrap_future(self._listening)
+        return asyncio.create_task(network.connect(address, "slot-1", ours))
+
+    def ended(self) -> None:
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive()
+
+
+@pytest.mark.parametrize("protection", [{}, {"keys": AUTHORITY.issue("one")}], ids=["plain", "tls"])
+def test_a_peer_that_is_in_a_call_is_waited_for(protection: dict[str, Any]) -> None:
+    """Its system takes the connection at once; the peer answers when the call has returned."""
+    peer = Elsewhere(**protection)
+
+    async def work() -> None:
+        ours = Peer()
+        network = tcp(connect_timeout_s=0.1, answer_timeout_s=LIMIT_S, **protection)
+        dialling = await peer.dialled(network, ours)
+        done, _ = await asyncio.wait([dialling], timeout=1.0)
+        peer.returns.set()
+        assert not done
+        (await dialling).close()
+        await ours.ended()
+
+    run(work())
+    peer.ended()
+
+
+def test_an_answer_that_came_while_the_dialling_process_stood_still_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tcps, "_HEAR_FIRST_S", LIMIT_S)
+    peer = Elsewhere()
+    peer.returns.set()
+
+    async def work() -> None:
+        ours = Peer()
+        dialling = await peer.dialled(tcp(timeout_s=0.3), ours)
+        await asyncio.sleep(0)
+        threading.Event().wait(1.0)
+        (await dialling).close()
+        assert await ours.ended() is None
+
+    run(work())
+    peer.ended()
 
 
 def test_a_proved_peer_that_announces_too_long_a_frame_is_cut_off() -> None:

@@ -73,7 +73,7 @@ class Relay:
 
 
 def a_network(**protection: object) -> TcpNetwork:
-    return TcpNetwork(secret=SECRET, host="127.0.0.1", connect_timeout_s=LIMIT_S, **protection)  # type: ignore[arg-type]
+    return TcpNetwork(secret=SECRET, host="127.0.0.1", answer_timeout_s=LIMIT_S, **protection)  # type: ignore[arg-type]
 
 
 def encrypted(authority: Authority) -> tuple[TcpNetwork, TcpNetwork]:
@@ -156,7 +156,7 @@ async def directly(address: str) -> str:
 def test_the_secret_alone_lets_nobody_in_where_links_are_encrypted() -> None:
     authority = Authority()
     driver = a_network(keys=authority.issue("driver"))
-    plain = TcpNetwork(secret=SECRET, host="127.0.0.1", connect_timeout_s=1.0)
+    plain = TcpNetwork(secret=SECRET, host="127.0.0.1", answer_timeout_s=1.0)
     for stranger in (plain, a_network(keys=Authority().issue("slot"))):
         refused(driver, stranger, by_way_of=directly)
     refused(plain, a_network(keys=authority.issue("slot")), by_way_of=directly)
@@ -165,7 +165,7 @@ def test_the_secret_alone_lets_nobody_in_where_links_are_encrypted() -> None:
 def test_a_certificate_alone_lets_nobody_in() -> None:
     authority = Authority()
     stranger = TcpNetwork(
-        secret=b"x" * 32, host="127.0.0.1", connect_timeout_s=LIMIT_S, keys=authority.issue("slot")
+        secret=b"x" * 32, host="127.0.0.1", answer_timeout_s=LIMIT_S, keys=authority.issue("slot")
     )
     refused(a_network(keys=authority.issue("driver")), stranger, by_way_of=directly)
 
@@ -245,7 +245,7 @@ def test_two_runs_do_not_trust_each_other() -> None:
     one, other = (LinkSecurity(LinkSettings(LinkProtection.ON), "127.0.0.1") for _ in range(2))
     told = other.invite(SlotInvitation("driver:1", other.secret), "slot")
     stranger = TcpNetwork(
-        secret=one.secret, host="127.0.0.1", keys=told.keys, connect_timeout_s=LIMIT_S
+        secret=one.secret, host="127.0.0.1", keys=told.keys, answer_timeout_s=LIMIT_S
     )
     refused(one.network(), stranger, by_way_of=directly)
 

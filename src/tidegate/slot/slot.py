@@ -61,7 +61,11 @@ if TYPE_CHECKING:
 COLLECT_EVERY_MS = 60_000
 """Garbage is collected at the latest after this, when the slot is never idle."""
 
-LINK_TIMEOUT_S = 10.0
+LINK_TIMEOUT_S = 600.0
+"""How long a slot waits for a link to another one, which may be in a call, such as an open().
+
+One that is lost or stands still is the driver's to judge, which then cancels the waiting subtasks.
+"""
 
 
 class Slot:

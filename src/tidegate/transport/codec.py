@@ -135,7 +135,7 @@ def _encode_rows(batch: RowBatch) -> list[Buffer]:
 def _pickled(columns: object) -> bytes:
     try:
         return pickle.dumps(columns, protocol=5)
-    except (pickle.PicklingError, AttributeError, TypeError):
+    except Exception:  # not to be imported elsewhere, or whatever the objects' own hooks raise
         return _by_value(columns)
 
 

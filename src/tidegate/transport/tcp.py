@@ -48,13 +48,60 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
+class _Deadline:
+    """Calls ``over`` after some time; a moment later where this process stood still until then.
+
+    What was waited for may have come meanwhile, and wait unread.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, after_s: float, over: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._over = over
+        self._due_s = loop.time() + after_s
+        self._timer = loop.call_at(self._due_s, self._come)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _come(self) -> None:
+        now_s = self._loop.time()
+        if now_s - self._due_s > _LATE_S:
+            self._due_s = now_s + _HEAR_FIRST_S
+            self._timer = self._loop.call_at(self._due_s, self._come)
+        else:
+            self._over()
+
+
+async def _reached(host: str, port: int) -> socket.socket:
+    """A connection to the first address of a host that takes it. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    failed: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        link = socket.socket(family, kind, protocol)
+        try:
+            link.setblocking(False)
+            await loop.sock_connect(link, address)
+        except BaseException as error:
+            link.close()
+            if not isinstance(error, OSError):
+                raise
+            failed = error
+        else:
+            return link
+    raise failed or OSError(f"{host} has no address")
+
+
 class TcpNetwork:
     """Makes TCP links between processes that share a secret.
 
     host: the address to bind. announce: another one that leads here, with a port if that differs,
     too. ports: first and last port to try; (0, 0) takes any. keys: for TLS; None for plain links,
-    whose frames carry tags where they are ``sealed``. connect_timeout_s bounds connecting and
-    proving.
+    whose frames carry tags where they are ``sealed``. connect_timeout_s bounds connecting, and the
+    proof of who connects here; answer_timeout_s that of who was dialled, whose process may be busy.
     """
 
     def __init__(
@@ -67,6 +114,7 @@ class TcpNetwork:
         keys: Keys | None = None,
         sealed: bool = False,
         connect_timeout_s: float = 10.0,
+        answer_timeout_s: float = 10.0,
     ) -> None:
         self._secret = secret
         self._host = host
@@ -80,6 +128,7 @@ class TcpNetwork:
             self._greeting, self._dialling = link_contexts(keys)
             self._fingerprint = own_fingerprint(keys)
         self._timeout_s = connect_timeout_s
+        self._answer_s = answer_timeout_s
 
     async def listen(self, accept: Accept) -> TcpListener:
         loop = asyncio.get_running_loop()
@@ -144,22 +193,38 @@ class TcpNetwork:
             return _TcpWire(loop, handshake, lambda _: handler, proved, self._timeout_s)
 
         wire: _TcpWire | None = None
+        limit, limit_s = asyncio.timeout(None), self._timeout_s
+
+        def over() -> None:
+            limit.reschedule(loop.time())
+
+        deadline = _Deadline(loop, limit_s, over)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with limit:
+                link = await _reached(host, port)
+                # From here on the peer's loop has to turn, which a function may hold up.
+                deadline.cancel()
+                limit_s = self._answer_s
+                deadline = _Deadline(loop, limit_s, over)
                 tls = self._dialling
-                asked = None if tls is None else TLS_NAME
                 _, wire = await loop.create_connection(
-                    make, host, port, ssl=tls, server_hostname=asked
+                    make,
+                    sock=link,
+                    ssl=tls,
+                    server_hostname=None if tls is None else TLS_NAME,
+                    ssl_handshake_timeout=None if tls is None else limit_s,
                 )
                 await proved
         except (OSError, TimeoutError) as error:
             raise PeerLost(
-                f"cannot connect to {address}: {error or 'no answer in time'}",
+                f"cannot connect to {address}: {str(error) or f'no answer within {limit_s:g} s'}",
                 where=f"{name} to {address}",
-                remedy="Check that the address can be reached from there, "
-                "and that tidegate.net.port-range is open between the machines.",
+                remedy="Check that the address can be reached from there, that "
+                "tidegate.net.port-range is open between the machines, and that no function there, "
+                "such as an open(), is in one call for so long.",
             ) from error
         finally:
+            deadline.cancel()
             if not proved.done() or proved.cancelled():
                 proved.cancel()
                 if wire is not None:
@@ -217,8 +282,7 @@ class _TcpWire(asyncio.Protocol):
         self._closing = False
         self._timeout_s = timeout_s
         self._broken: PeerLost | None = None
-        self._due_s = loop.time() + timeout_s
-        self._deadline = loop.call_later(timeout_s, self._expire)
+        self._deadline: _Deadline | asyncio.TimerHandle = _Deadline(loop, timeout_s, self._expire)
         self.peer = ""
 
     # --- the wire ---
@@ -335,13 +399,7 @@ class _TcpWire(asyncio.Protocol):
                 self._proved.set_result(None)
 
     def _expire(self) -> None:
-        if self._trusted:
-            return
-        now_s = self._loop.time()
-        if now_s - self._due_s > _LATE_S:  # this process stood still: the proof may wait unread
-            self._due_s = now_s + _HEAR_FIRST_S
-            self._deadline = self._loop.call_at(self._due_s, self._expire)
-        else:
+        if not self._trusted and self._proved is None:  # who has dialled has limits of its own
             self._abort(PeerLost("a peer has not proved itself in time"))
 
     def _abort(self, reason: PeerLost) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 from flinkformat.frozen import frozen
@@ -63,7 +64,7 @@ class Links:
         self._timeout_s = timeout_s
         self._wires: dict[SlotId, Wire] = {}
         self._waiting: dict[SlotId, asyncio.Future[None]] = {}
-        self._dialling = asyncio.Lock()
+        self._dialling: defaultdict[SlotId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._closed = False
         self._inputs: dict[ChannelKey, _Input] = {}
         self._outputs: dict[ChannelKey, _Output] = {}
@@ -86,7 +87,7 @@ class Links:
 
     async def _dial(self, peer: SlotId, address: str) -> None:
         # Subtasks are deployed side by side; of those that need the same link one dials.
-        async with self._dialling:
+        async with self._dialling[peer]:
             if peer not in self._wires:
                 handler = _PeerHandler(self, peer)
                 wire = await self._network.connect(address, self._slot, handler)
@@ -105,7 +106,8 @@ class Links:
             raise PeerLost(
                 f"slot {peer} has not connected within {self._timeout_s:g} s",
                 where=f"slot {self._slot}",
-                remedy="Check that slots can reach each other on tidegate.net.port-range.",
+                remedy="Check that slots can reach each other on tidegate.net.port-range, and that "
+                "no function there, such as an open(), is in one call for so long.",
             ) from error
 
     def _joined(self, peer: SlotId, handler: _PeerHandler, wire: Wire) -> None:

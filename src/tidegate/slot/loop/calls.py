@@ -26,10 +26,11 @@ class CallInterrupted(BaseException):
 
 @frozen
 class Call:
-    """A call of a subtask's code."""
+    """A call of a subtask's code. closes: it closes its operators, and is not to be broken off."""
 
     execution: ExecutionId
     began_ms: int
+    closes: bool = False
 
 
 class Calls:
@@ -48,16 +49,16 @@ class Calls:
     def current(self) -> Call | None:
         return self._current
 
-    def begin(self, execution: ExecutionId, now_ms: int) -> Call | None:
+    def begin(self, execution: ExecutionId, now_ms: int, *, closes: bool = False) -> Call | None:
         """A call of the subtask's code begins; returns the enclosing call."""
-        outer, self._current = self._current, Call(execution, now_ms)
+        outer, self._current = self._current, Call(execution, now_ms, closes)
         return outer
 
     def end(self, outer: Call | None) -> None:
         self._current = outer
 
     def closing(self, execution: ExecutionId) -> None:
-        """The subtask is over; its operators are closed next, without interruption."""
+        """The subtask is over, and not to be broken off; its operators are closed next."""
         self._current = None
         self._tell(execution, False)
 
@@ -72,7 +73,9 @@ class Calls:
         """
         self._cancelled.update(cancelled)
         call = self._current
-        if call is not None and call.execution in self._cancelled and not _is_ours(frame):
+        if call is None or call.closes:
+            return
+        if call.execution in self._cancelled and not _is_ours(frame):
             raise CallInterrupted("the job was cancelled while this call was under way")
 
 

@@ -53,6 +53,12 @@ CLOSE_LIMIT_MS: Final = 10_000
 LOOK_MS: Final = 200
 """How often the guard looks after its slot, at least."""
 
+TOLD_EACH_MS: Final = 1_000
+"""How often a slot tells its guard of its state, at least."""
+
+SILENCE_MS: Final = 2 * TOLD_EACH_MS
+"""A slot that has told nothing for so long is in a call that holds its interpreter."""
+
 _LINE: Final = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
 _OURS: Final = re.compile(r"[/\\\\]tidegate[/\\\\][^/\\\\]+[/\\\\]")
 
@@ -67,12 +73,14 @@ class SubtaskOver:
 
 @dataclass(slots=True)
 class Cancelling:
-    """A subtask that is to end. left_ms: until the slot is killed; None for never.
+    """A subtask that is to end. since_ms: since when no call of another one keeps it from that.
 
+    limit_ms: how long it may take from then on before the slot is killed; 0 for ever.
     interrupt_ms: when the call under way is broken off next; None for no more.
     """
 
-    left_ms: int | None
+    since_ms: int
+    limit_ms: int
     interrupt_ms: int | None
 
 
@@ -88,7 +96,7 @@ class Heart:
         self._pulse, self._pulsed_ms = first, now_ms
         self._process = process
         self._stacks = stacks
-        self._pulse_ms = pulse_ms
+        self._silence_ms = 2 * min(pulse_ms, TOLD_EACH_MS)
         self._asked = False
         self._long_call: LongCall | None = None
         self._told: Mapping[ExecutionId, Metrics] = {}
@@ -107,7 +115,7 @@ class Heart:
         """
         silent_ms = now_ms - self._pulsed_ms
         age_ms = self._pulse.batch_age_ms
-        if silent_ms > 2 * self._pulse_ms:
+        if silent_ms > self._silence_ms:
             age_ms += silent_ms
         self._look_at_stack(age_ms)
         metrics = _changed({} if is_first else self._told, self._pulse.metrics)
@@ -186,7 +194,12 @@ class Lease:
 
 
 class Pressing:
-    """Breaks off calls of subtasks that were cancelled, and knows when that is of no use."""
+    """Breaks off calls of subtasks that were cancelled, and knows when that is of no use.
+
+    The subtasks of a slot share its loop: while that is in a call of one that goes on, another one
+    that was cancelled can't end. The slot tells now and then whose call it is in, so it is killed
+    only once it has told that behind the limit, or tells nothing any more.
+    """
 
     def __init__(self, process: ParentProcess, settings: SlotSettings) -> None:
         self._process = process
@@ -194,13 +207,15 @@ class Pressing:
         self._cancelling: dict[ExecutionId, Cancelling] = {}
         self._closed: dict[SubtaskId, ExecutionId] = {}
         self._given_up: tuple[str, int] | None = None
+        self._calling: ExecutionId | None = None
+        self._told_ms = 0
 
     def cancel(self, execution: ExecutionId, now_ms: int) -> bool:
         """A subtask is to end; False if it has ended already."""
         if self._closed.get(execution.subtask) == execution:
             return False
         limit_ms = self._settings.cancel_timeout_ms
-        self._cancelling[execution] = Cancelling(limit_ms or None, now_ms)
+        self._cancelling[execution] = Cancelling(now_ms, limit_ms, now_ms)
         return True
 
     def give_up(self, reason: str, now_ms: int) -> None:
@@ -208,17 +223,22 @@ class Pressing:
         if self._given_up is None:
             self._given_up = (reason, now_ms + CLOSE_LIMIT_MS)
 
-    def subtask_over(self, over: SubtaskOver) -> None:
+    def told(self, calling: ExecutionId | None, now_ms: int) -> None:
+        """The slot is in a call of this subtask, or in none."""
+        self._calling, self._told_ms = calling, now_ms
+
+    def subtask_over(self, over: SubtaskOver, now_ms: int) -> None:
         """A subtask is over: its operators are being closed, or are closed."""
         if over.closed:
             self._closed[over.execution.subtask] = over.execution
             self._cancelling.pop(over.execution, None)
         elif (cancelling := self._cancelling.get(over.execution)) is not None:
             cancelling.interrupt_ms = None
-            if cancelling.left_ms is not None:
-                cancelling.left_ms = max(CLOSE_LIMIT_MS, self._settings.cancel_timeout_ms)
+            if cancelling.limit_ms:
+                cancelling.since_ms = now_ms
+                cancelling.limit_ms = max(CLOSE_LIMIT_MS, cancelling.limit_ms)
 
-    def press(self, now_ms: int, passed_ms: int) -> str | None:
+    def press(self, now_ms: int) -> str | None:
         """Break off calls that are due; the reason to end the slot where that is of no use."""
         due = [each for each in self._cancelling.values() if _passed(each.interrupt_ms, now_ms)]
         if due:
@@ -228,11 +248,12 @@ class Pressing:
             each.interrupt_ms = now_ms + interval_ms if interval_ms else None
         if self._given_up is not None and now_ms >= self._given_up[1]:
             return self._given_up[0]
-        for each in self._cancelling.values():
-            if each.left_ms is not None:
-                each.left_ms -= passed_ms
-                if each.left_ms <= 0:
-                    return "a function did not return when its subtask was cancelled"
+        known_ms = now_ms if now_ms - self._told_ms > SILENCE_MS else self._told_ms
+        for execution, each in self._cancelling.items():
+            if self._calling not in (None, execution):
+                each.since_ms = now_ms
+            elif each.limit_ms and known_ms - each.since_ms >= each.limit_ms:
+                return "a function did not return when its subtask was cancelled"
         return None
 
 
@@ -264,6 +285,7 @@ class Guard:
         self._say = say
         self._frames = Frames()
         self._looked_ms = clock.monotonic_ms()
+        self._awake_ms = 0
         self._beat_ms = self._looked_ms - settings.pulse_ms
         self._over = False
 
@@ -275,14 +297,15 @@ class Guard:
             # A machine with too much to do wakes this process late too: nobody's fault.
             passed_ms = min(now_ms - self._looked_ms, 2 * LOOK_MS)
             self._looked_ms = now_ms
+            self._awake_ms += passed_ms
             self._lease.passed(passed_ms)
             self._hear_slot(now_ms)
             for message in self._link.receive():
-                self._hear_driver(message, now_ms)
+                self._hear_driver(message)
             if not self._over:
                 self._beat(now_ms)
             if not self._over:
-                self._kill_for(self._pressing.press(now_ms, passed_ms))
+                self._kill_for(self._pressing.press(self._awake_ms))
         self._link.close()
 
     def _wait(self) -> None:
@@ -303,22 +326,23 @@ class Guard:
             match pickle.loads(frame):
                 case Pulse() as pulse:
                     self._heart.heard(pulse, now_ms)
+                    self._pressing.told(pulse.calling, self._awake_ms)
                 case SubtaskOver() as over:
-                    self._pressing.subtask_over(over)
+                    self._pressing.subtask_over(over, self._awake_ms)
                 case other:
                     raise AssertionError(f"no word of a slot: {other!r}")
 
-    def _hear_driver(self, message: object, now_ms: int) -> None:
+    def _hear_driver(self, message: object) -> None:
         self._lease.heard()
         match message:
             case PulseHeard():
                 pass
             case Cancel(execution):
-                if self._pressing.cancel(execution, now_ms):
+                if self._pressing.cancel(execution, self._awake_ms):
                     with contextlib.suppress(OSError):  # full, or gone: it has heard, or need not
                         self._slot.send(framed(pickle.dumps(execution)))
             case Refused(reason):
-                self._pressing.give_up(reason, now_ms)
+                self._pressing.give_up(reason, self._awake_ms)
             case other:
                 raise AssertionError(f"no word for a guard: {other!r}")
 
@@ -328,6 +352,10 @@ class Guard:
         self._beat_ms = now_ms
         pulse = self._heart.beat(now_ms, is_first=not self._link.is_open)
         sent = not self._process.stopped and self._link.send(pickle.dumps(pulse))
+        if not sent:
+            # A dial that nobody answers takes its whole time, of which a look counts a part.
+            self._looked_ms = self._clock.monotonic_ms()
+            self._lease.passed(self._looked_ms - now_ms)
         self._kill_for(self._lease.verdict(sent=sent))
 
     def _kill_for(self, why: str | None) -> None:

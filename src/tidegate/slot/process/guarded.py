@@ -17,6 +17,7 @@ from tidegate.clock import SystemClock
 from tidegate.slot.process.guard import (
     INTERRUPT,
     TELL_STACK,
+    TOLD_EACH_MS,
     DriverProcess,
     Guard,
     Heart,
@@ -55,7 +56,7 @@ class GuardProcess:
         settings: SlotSettings,
         give_up: Callable[[str], None],
     ) -> None:
-        self._every_s = settings.pulse_ms / 1000
+        self._every_s = min(settings.pulse_ms, TOLD_EACH_MS) / 1000
         self._give_up = give_up
         self._frames = Frames()
         self._stopped = threading.Event()

@@ -29,7 +29,7 @@ from tidegate.slot.driver_link import SlotLog
 from tidegate.slot.loop.beside import short_switches
 from tidegate.slot.process.guarded import GuardProcess
 from tidegate.slot.process.pulse import PULSE_PREFIX, PulseLink
-from tidegate.slot.slot import Slot
+from tidegate.slot.slot import LINK_TIMEOUT_S, Slot
 from tidegate.slot.world import World
 from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.transport.blocking import BlockingLink
@@ -217,6 +217,7 @@ async def _serve(
         ports=settings.port_range,
         keys=invitation.keys,
         sealed=invitation.sealed,
+        answer_timeout_s=LINK_TIMEOUT_S,
     )
     world = World(
         network=network,

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from tidegate.slot.driver_link import DriverLink
     from tidegate.slot.job import SlotJob
     from tidegate.slot.loop.rounds import Rounds
-    from tidegate.slot.subtask.chain import Chain
     from tidegate.slot.subtask.context import Waiting
     from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.slot.subtask.subtask import Subtask
@@ -172,10 +171,19 @@ class HostedSubtask:
         self._reader.give_up()
         self._blocking.give_up()
         if self._blocking.under_way:
-            self._beside.run(close_after_calls(self.subtask.chain, self._blocking, self.log))
-        elif closing := subtask.chain.close(self.log):
+            self._beside.run(close_after_calls(self._close, self._blocking, self.log))
+        elif closing := self._close():
             self._beside.run(await_closing(closing, self.log))
         calls.closed(self.execution)
+
+    def _close(self) -> list[Awaitable[None]]:
+        """Close the operators: a call that may take long too."""
+        calls = self._rounds.calls
+        outer = calls.begin(self.execution, self.clock.monotonic_ms(), closes=True)
+        try:
+            return self.subtask.chain.close(self.log)
+        finally:
+            calls.end(outer)
 
     # --- the host of its parts ---
 
@@ -378,11 +386,13 @@ async def await_closing(
 
 
 async def close_after_calls(
-    chain: Chain, calls: BlockingCalls, log: structlog.typing.FilteringBoundLogger
+    close: Callable[[], Sequence[Awaitable[None]]],
+    calls: BlockingCalls,
+    log: structlog.typing.FilteringBoundLogger,
 ) -> None:
     """Close what operators have opened once no call that they made on the pool is under way."""
     if await calls.ended(CALL_LIMIT_S):
-        await await_closing(chain.close(log), log)
+        await await_closing(close(), log)
     else:
         log.warning(
             "a subtask has ended, but its call to a file or service is still running; its "

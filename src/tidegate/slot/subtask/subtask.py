@@ -14,6 +14,7 @@ Its parts have a state of their own; what one of them finds is handed on to the 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.barriers.protocol import BarrierArrived, CancelArrived, ChannelEnded
@@ -229,8 +230,14 @@ class Subtask:
     def end(self, state: ExecutionState, error: TidegateError | None = None) -> None:
         if not self.state.is_terminal:
             if error is not None:
-                self.outputs.flush()  # what came before the failure leaves before it
+                self._flush_what_can_leave()
             self._change(state, error)
+
+    def _flush_what_can_leave(self) -> None:
+        """Send what came before a failure; a row that cannot be sent is no news any more."""
+        for channel in self.outputs.channels:
+            with contextlib.suppress(Exception, SystemExit):
+                channel.flush()
 
     def fail(self, error: Exception) -> None:
         """End with an error, as the driver is told."""

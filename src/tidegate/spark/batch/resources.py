@@ -58,7 +58,7 @@ class TaskResources:
     async def close(self, chain: Chain, log: structlog.typing.FilteringBoundLogger) -> None:
         """Close the operators once their calls have ended; copies of their state stay."""
         self.calls.give_up()
-        await close_after_calls(chain, self.calls, log)
+        await close_after_calls(lambda: chain.close(log), self.calls, log)
         self._threads.close()
         self._local.folders.close(over=False)
 
