@@ -16,6 +16,7 @@ A local place is written as an absolute path, any other as a URL.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -43,6 +44,7 @@ _JOB: Final = re.compile(r"[0-9a-f]{32}")
 _SAVEPOINT: Final = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 _STATE_FILE: Final = re.compile(r"(\d+)-(\d+)-[0-9a-f]{16}")
 _NAME_MAX: Final = 180
+_SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
 
 
 def absolute(location: str) -> str:
@@ -112,6 +114,18 @@ def folders_of(snapshot: str) -> tuple[str, ...]:
         return (snapshot,)
     job = parent(snapshot)
     return (snapshot, join(job, SHARED), join(job, TASK_OWNED))
+
+
+def resolved(location: str) -> str:
+    """A place as it is compared with others: without links and ``..`` on this machine. Blocking.
+
+    Of a URL, one name stands for all schemes that mean the same files.
+    """
+    location = absolute(location)
+    if is_local(location):
+        return os.path.realpath(location)
+    scheme, _, rest = location.partition(":")
+    return f"{_SAME_SCHEMES.get(scheme, scheme)}:{rest}"
 
 
 def is_below(place: str, folder: str) -> bool:
