@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -139,6 +140,32 @@ def test_what_an_earlier_run_has_kept_goes_with_its_folder(world: JobWorld) -> N
     assert [each.what for each in plan.removals if each.what == "checkpoint"] == ["checkpoint"] * 3
     assert plan.size_bytes >= before > 0
     assert not Path(world.folder).exists() and savepoints_in(world) == 1
+    assert check(world.stores, world.root, lease_ms=20).healthy
+
+
+@pytest.mark.parametrize("reached", ["link", "copy", "moved"])
+def test_a_folder_is_the_same_under_another_path(
+    world: JobWorld, tmp_path_factory: pytest.TempPathFactory, reached: str
+) -> None:
+    here = tmp_path_factory.mktemp("elsewhere") / "checkpoints"
+    match reached:
+        case "link":
+            here.symlink_to(world.root)
+        case "copy":
+            shutil.copytree(world.root, here)
+        case _:
+            Path(world.root).rename(here)
+    before = sorted(here.rglob("*"))
+    check(world.stores, str(here), lease_ms=20, delete_orphans=True)
+    pruning = Pruning(world.stores, str(here), PruneRule(), SystemClock(), lease_ms=20)
+    pruning.remove()
+    assert pruning.plan.removals == () and sorted(here.rglob("*")) == before
+    pruning = Pruning(world.stores, str(here), PruneRule(keep=1), SystemClock(), lease_ms=20)
+    pruning.remove()
+    assert [file.parent.name for file in here.rglob("chk-*/_metadata")] == ["chk-3"]
+    if reached != "link":
+        shutil.rmtree(world.root, ignore_errors=True)
+        here.rename(world.root)
     assert check(world.stores, world.root, lease_ms=20).healthy
 
 

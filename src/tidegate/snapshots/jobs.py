@@ -76,10 +76,14 @@ class RecordedJobs:
             or (job.record and paths.join(str(self._root), job.record.job) in scope)
         ]
 
-    @property
+    @cached_property
     def pointers(self) -> frozenset[str]:
+        """Checkpoints that records name, as of `paths.within_root`.
+
+        So a folder that was moved or copied, or is reached by another path, holds them all.
+        """
         return frozenset(
-            paths.absolute(pointer.location)
+            paths.within_root(pointer.location)
             for job in self.all
             if job.record is not None
             for pointer in job.record.completed

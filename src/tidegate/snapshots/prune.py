@@ -99,7 +99,6 @@ class Pruning:
             for file in sorted(self._files)
             if paths.name(file) == paths.METADATA
         }
-        self._pointers = self._jobs.pointers
         self._led: dict[str, Epoch] = {}
         self._living = frozenset(self._living_homes())
         kept = list(self._kept())
@@ -129,10 +128,9 @@ class Pruning:
         """Job folders with checkpoints, or the initial snapshot, of a living job."""
         for job in self._jobs.all:
             if job.record is not None and self._jobs.is_alive(job):
-                yield paths.join(self._root, job.record.job)
-                for pointer in job.record.completed:
-                    yield paths.parent(paths.absolute(pointer.location))
-                yield from (paths.parent(paths.absolute(at)) for at in job.record.claimed)
+                used = [pointer.location for pointer in job.record.completed]
+                homes = (paths.name(paths.parent(at)) for at in (*used, *job.record.claimed))
+                yield from (paths.join(self._root, home) for home in (job.record.job, *homes))
 
     def _kept(self) -> Iterator[KeptCheckpoint]:
         for folder in self._checks:
@@ -146,7 +144,7 @@ class Pruning:
         home, number = paths.parent(folder), paths.checkpoint_of(folder)
         if home in self._living:
             return Standing.LIVES
-        if folder in self._pointers:
+        if paths.within_root(folder) in self._jobs.pointers:
             return Standing.NEWEST
         led = self._jobs.led_as(paths.name(home))
         unborn = led is not None and led.record is not None and (number or 0) >= led.record.next_id
@@ -164,16 +162,15 @@ class Pruning:
 
     def _removals(self) -> Iterator[Removal]:
         needed = {
-            place
+            paths.name(place)
             for folder, check in self._checks.items()
             if folder not in self._doomed
             for place in check.named
         }
         for each in self._doomed.values():
-            files = [file for file in self._below(each.path) if _is_ours(file)]
-            yield self._removal(
-                "checkpoint", each.path, set(files) - needed, each.job, each.written_ms
-            )
+            inside = filter(_is_ours, self._below(each.path))
+            files = [file for file in inside if paths.name(file) not in needed]
+            yield self._removal("checkpoint", each.path, files, each.job, each.written_ms)
         remain = self._checks.keys() - self._doomed.keys()
         # A snapshot that can't be read may name any of them.
         if all(self._checks[folder].trusted for folder in remain):
@@ -190,7 +187,7 @@ class Pruning:
             left = {
                 file
                 for file in self._below(home)
-                if file not in needed
+                if paths.name(file) not in needed
                 and paths.parent(file) not in self._checks
                 and paths.epoch_of(file) is not None
                 and not paths.is_below(file, paths.join(home, paths.STAGED))
@@ -223,16 +220,21 @@ class Pruning:
         return tuple(
             pointer
             for pointer in job.record.completed
-            if (folder := paths.absolute(pointer.location)) not in self._doomed
+            if (folder := self._here(pointer)) not in self._doomed
             and (
-                folder in self._checks or self._stores.open(folder).info(paths.METADATA) is not None
+                folder in self._checks
+                or self._stores.open(pointer.location).info(paths.METADATA) is not None
             )
         )
 
     def _loses_pointers(self, job: RecordedJob) -> bool:
         return job.record is not None and any(
-            paths.absolute(pointer.location) in self._doomed for pointer in job.record.completed
+            self._here(pointer) in self._doomed for pointer in job.record.completed
         )
+
+    def _here(self, pointer: Pointer) -> str:
+        """Folder of a checkpoint in this checkpoint folder, whatever it was when it was written."""
+        return paths.join(self._root, paths.within_root(pointer.location))
 
     def _empty_folders(self) -> Iterator[Removal]:
         """Job folders without files; object stores have none."""

@@ -108,6 +108,11 @@ def checkpoint_of(folder: str) -> CheckpointId | None:
     return CheckpointId(int(found[1])) if found else None
 
 
+def within_root(snapshot: str) -> str:
+    """A checkpoint's place in its checkpoint folder, ``<job id>/chk-<n>``, wherever that lies."""
+    return join(name(parent(snapshot)), name(snapshot))
+
+
 def folders_of(snapshot: str) -> tuple[str, ...]:
     """Folders of a snapshot's files: its own, and those shared within its job."""
     if checkpoint_of(snapshot) is None:

@@ -67,7 +67,8 @@ class Orphans:
         self._files = files
         self._checks = checks
         self._jobs = jobs
-        self._named = {place for check in checks.values() for place in check.named}
+        named = (place for check in checks.values() for place in check.named)
+        self._named = {paths.METADATA, *map(paths.name, named)}
         self._deletable: set[str] = set()
         self._passed_over: Counter[tuple[str, str]] = Counter()
         self.notes: list[str] = []
@@ -115,7 +116,7 @@ class Orphans:
             job = self._jobs.led_as(paths.name(paths.parent(folder)))
             if number is None or job is None or job.record is None or folder not in self._scope:
                 continue
-            if folder in self._jobs.pointers or number >= job.record.next_id:
+            if paths.within_root(folder) in self._jobs.pointers or number >= job.record.next_id:
                 continue
             if self._life(paths.parent(folder)) is not Life.OVER:
                 continue
@@ -129,7 +130,7 @@ class Orphans:
     def _unnamed_files(self) -> Iterator[Finding]:
         incomplete: dict[str, int] = {}
         for file, size in self._files.items():
-            if file in self._named or file not in self._scope or paths.name(file) == paths.METADATA:
+            if file not in self._scope or paths.name(file) in self._named:
                 continue
             folder = paths.parent(file)
             if folder in self._checks:
@@ -169,7 +170,7 @@ class Orphans:
     ) -> Iterator[Finding]:
         """A file in the folder of a checkpoint that has no metadata."""
         folder = paths.parent(file)
-        if folder in self._jobs.pointers:
+        if paths.within_root(folder) in self._jobs.pointers:
             return  # the record that names it tells of it
         life = self._life(home)
         if life is Life.LIVES:
@@ -193,7 +194,7 @@ class Orphans:
             self._pass_over(home, "the job lives")
         elif life is Life.UNKNOWN:
             self._pass_over(home, "no record tells whether the job lives")
-        elif home in self._blind:
+        elif paths.name(home) in self._blind:
             self._pass_over(home, "a snapshot that may name them is damaged")
         else:
             yield self._judged(file, size, home)
@@ -206,10 +207,10 @@ class Orphans:
 
     @cached_property
     def _blind(self) -> frozenset[str]:
-        """Job folders with a snapshot that is unreadable or changed."""
-        lost = self._jobs.pointers - self._checks.keys()
+        """Ids of jobs with a snapshot that is unreadable or changed."""
+        lost = self._jobs.pointers - set(map(paths.within_root, self._checks))
         untrusted = {folder for folder, check in self._checks.items() if not check.trusted}
-        return frozenset(paths.parent(folder) for folder in lost | untrusted)
+        return frozenset(paths.name(paths.parent(folder)) for folder in lost | untrusted)
 
     def _life(self, home: str) -> Life:
         return self._jobs.life_of(paths.name(home), job_in(home, self._checks))
