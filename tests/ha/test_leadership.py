@@ -285,6 +285,23 @@ def test_a_fresh_job_over_an_ended_chain_has_a_new_id_and_counts_from_one(store:
     play(store, script)
 
 
+def test_the_records_of_a_job_name_those_that_it_was_begun_anew_after(store: Open) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await first.end(JobStatus.SUSPENDED)
+        again = await drivers.start(resume=True)
+        await again.end(JobStatus.CANCELED)
+        second = await drivers.start()
+        await second.end(JobStatus.FINISHED)
+        third = await drivers.start()
+        await third.end(JobStatus.FINISHED)
+        last = await drivers.start()
+        assert last.previous is not None
+        assert last.previous.former == (first.job, second.job)
+
+    play(store, script)
+
+
 def test_a_fresh_job_over_a_dead_leaders_chain_leaves_its_checkpoints_alone(
     store: Open,
 ) -> None:

@@ -101,7 +101,7 @@ def world(tmp_path: Path) -> JobWorld:
 def started_anew(job: JobWorld, status: JobStatus = JobStatus.CANCELED) -> None:
     """Another run of the job of that name, which has no checkpoint."""
     chain = chain_of(job)
-    record = JobRecord(JobId(LATER), Epoch(2), "u", (), CheckpointId(1), status)
+    record = JobRecord(JobId(LATER), Epoch(2), "u", (), CheckpointId(1), status, former=(job.job,))
     chain.create(claim_path(2), b"u")
     chain.create(place_path(2, 1), encode(record))
 
@@ -167,6 +167,26 @@ def test_a_folder_is_the_same_under_another_path(
         shutil.rmtree(world.root, ignore_errors=True)
         here.rename(world.root)
     assert check(world.stores, world.root, lease_ms=20).healthy
+
+
+def test_a_job_of_the_same_name_that_keeps_its_records_elsewhere_is_left_alone(
+    world: JobWorld,
+) -> None:
+    """As in ZooKeeper: only its sign says that a job lives beside the records of another."""
+    chain = chain_of(world)
+    other = JobRecord(JobId(LATER), Epoch(2), "u", (), CheckpointId(1), JobStatus.FINISHED)
+    chain.create(claim_path(2), b"u")
+    chain.create(place_path(2, 1), encode(other))
+    door = json.dumps({"host": "h", "pid": 1, "socket": "/s", "job": world.job}).encode()
+    chain.create("doors/0000000001", door)
+    chain.create("doors/0000000002", door.replace(world.job.encode(), LATER.encode()))
+    left = sorted(file for file in Path(world.folder).rglob("*") if file.is_file())
+    for rule in (PruneRule(), PruneRule(keep=0)):
+        plan = prune(world, rule)
+        assert "checkpoints that stay: 3, of jobs without records here" in plan.notes
+    check(world.stores, world.root, delete_orphans=True, lease_ms=20)
+    assert sorted(file for file in Path(world.folder).rglob("*") if file.is_file()) == left
+    assert [info.path for info in chain.list()] == ["doors/0000000001"]
 
 
 def test_the_newest_are_kept_whole_and_the_records_name_no_other(world: JobWorld) -> None:

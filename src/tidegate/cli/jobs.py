@@ -208,4 +208,7 @@ def _known(store: Store, directory: str, name: str) -> KnownJob | None:
     chain = Stores().open(paths.join(directory, paths.chain_folder(name)))
     record = asyncio.run(newest_record(FileSystemHaStore(chain, at_once)))
     sign = read_sign(store, name)
+    if record is not None and record.released and sign is not None:
+        # A driver whose records are elsewhere, as in ZooKeeper, leads another job of that name.
+        record = record if sign.job in ("", record.job) else None
     return None if record is None and sign is None else KnownJob(name, record, sign)

@@ -55,6 +55,9 @@ TRIES_MAX: Final = 5
 LEASE_MS: Final = 3_000
 """How long a leader without a new sign of life is waited for."""
 
+FORMER_MAX: Final = 100
+"""Earlier jobs of a name that a record tells of, each with 36 bytes."""
+
 _FIRST_WAIT_MS: Final = 50
 
 
@@ -123,7 +126,8 @@ async def lead(
         )
     else:
         job = JobId(f"{world.chance.bits64():016x}{world.chance.bits64():016x}")
-        record = JobRecord(job, epoch, token, completed=(), next_id=CheckpointId(1))
+        former = () if last is None else (*last.former, last.job)[-FORMER_MAX:]
+        record = JobRecord(job, epoch, token, completed=(), next_id=CheckpointId(1), former=former)
     if start is not None and not record.completed and not record.released:
         # In the first record: whoever resumes the job next must not begin it from nothing.
         snapshot = await start(record.job)

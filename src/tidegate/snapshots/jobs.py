@@ -97,13 +97,13 @@ class RecordedJobs:
     def led_as(self, job_id: str) -> RecordedJob | None:
         return next((job for job in self.all if job.record and job.record.job == job_id), None)
 
-    def life_of(self, job_id: str, name: str) -> Life:
-        """Tells if a run may still write. name: of its job, if its snapshots tell; else empty."""
+    def life_of(self, job_id: str) -> Life:
+        """Tells if a run may still write. Its name proves nothing: others may be led elsewhere."""
         job = self.led_as(job_id)
         if job is not None:
             return Life.LIVES if self.is_alive(job) else Life.OVER
-        followed = any(job.name == name and job.record is not None for job in self.all)
-        return Life.OVER if name and followed else Life.UNKNOWN
+        followed = any(job.record and job_id in job.record.former for job in self.all)
+        return Life.OVER if followed else Life.UNKNOWN
 
     def is_alive(self, job: RecordedJob) -> bool:
         """Waits for a sign of life as long as a new leader would."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import secrets
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from flinkformat.frozen import frozen
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, FileMissing
 from tidegate.ha.leadership import LEASE_MS, HaWorld, lead
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
@@ -158,7 +159,7 @@ class Pruning:
     def _is_over(self, home: str) -> bool:
         if home in self._living:
             return False
-        return self._jobs.life_of(paths.name(home), self._job_of(home)) is Life.OVER
+        return self._jobs.life_of(paths.name(home)) is Life.OVER
 
     def _removals(self) -> Iterator[Removal]:
         needed = {
@@ -198,7 +199,7 @@ class Pruning:
     def _superfluous(self, job: RecordedJob) -> set[str]:
         if job.record is None or not job.record.released:
             return set()
-        files = set(self._below(job.folder))
+        files = {file for file in self._below(job.folder) if not self._is_anothers(file, job)}
         if job.record.status.is_terminal and not self._left(job):
             return files
         if self._loses_pointers(job):
@@ -213,6 +214,19 @@ class Pruning:
         }
         doors = paths.join(job.folder, "doors")
         return older | {file for file in files if paths.parent(file) == doors}
+
+    def _is_anothers(self, file: str, job: RecordedJob) -> bool:
+        """True for the sign of a driver whose records are elsewhere, as in ZooKeeper."""
+        if paths.parent(file) != paths.join(job.folder, "doors"):
+            return False
+        store, name = self._stores.locate(file)
+        try:
+            sign: object = json.loads(store.read(name))
+        except (FileMissing, ValueError):
+            return True
+        led = None if job.record is None else job.record.job
+        told = cast("dict[str, object]", sign).get("job") if isinstance(sign, dict) else led
+        return bool(told) and told != led
 
     def _left(self, job: RecordedJob) -> tuple[Pointer, ...]:
         """Existing files that a job's records name, apart from the doomed checkpoints."""
@@ -310,7 +324,9 @@ class Pruning:
             # Delete this run's own records too, but nothing of a driver that started after it.
             listed = self._stores.open(removal.path).list()
             ours = [info.path for info in listed if _epoch_of_record(info.path) <= led]
-            files |= {paths.join(removal.path, path) for path in ours}
+            job = next(job for job in self._jobs.all if job.folder == removal.path)
+            places = (paths.join(removal.path, path) for path in ours)
+            files |= {place for place in places if not self._is_anothers(place, job)}
         # Claims last: while one stands, no driver takes its number again.
         claims = {file for file in files if paths.name(paths.parent(file)) == "claims"}
         self._delete(sorted(files - claims))

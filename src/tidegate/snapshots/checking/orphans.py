@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from flinkformat.frozen import frozen
 from tidegate.snapshots.checking.findings import Fault, Finding
-from tidegate.snapshots.checking.snapshot_check import job_in, told
+from tidegate.snapshots.checking.snapshot_check import told
 from tidegate.snapshots.jobs import Life
 from tidegate.storage import paths
 
@@ -213,7 +213,7 @@ class Orphans:
         return frozenset(paths.name(paths.parent(folder)) for folder in lost | untrusted)
 
     def _life(self, home: str) -> Life:
-        return self._jobs.life_of(paths.name(home), job_in(home, self._checks))
+        return self._jobs.life_of(paths.name(home))
 
     def _job_folder(self, file: str) -> str | None:
         base = self._scope.root or self._scope.listed
