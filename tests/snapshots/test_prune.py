@@ -22,7 +22,7 @@ from tidegate.ha.filesystem import open_chain
 from tidegate.ha.leadership import HaWorld, lead
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
-from tidegate.model.ids import CheckpointId, Epoch, JobId
+from tidegate.model.ids import Attempt, CheckpointId, Epoch, JobId
 from tidegate.snapshots.checking.fsck import check
 from tidegate.snapshots.jobs import KeptCheckpoint, PruneRule, Standing, to_prune
 from tidegate.snapshots.prune import Pruning
@@ -269,6 +269,24 @@ def test_a_killed_driver_is_kept_from_going_on_with_what_is_removed(world: JobWo
     with pytest.raises(ConfigError, match="kept no checkpoint"):
         asyncio.run(resumed(world))
     assert not chain.create(place_path(2, 2), b"of the driver that was frozen")
+
+
+def test_a_driver_that_stood_still_finds_what_it_has_under_way(world: JobWorld) -> None:
+    chain = chain_of(world)
+    chain.create(claim_path(2), b"u")
+    record = JobRecord(world.job, Epoch(2), "u", tuple(world.completed[:2]), CheckpointId(9))
+    chain.create(place_path(2, 1), encode(record))
+    shared = Path(world.folder, "shared")
+    own, left = (shared / paths.state_file(Epoch(epoch), Attempt(0), 1) for epoch in (2, 1))
+    for file in (own, left):
+        file.write_bytes(b"state")
+    plan = prune(world, PruneRule())
+    assert [each.files for each in plan.removals] == [(str(left),)]
+    assert own.exists() and checkpoints_in(world) == ["chk-1", "chk-2", "chk-3"]
+    assert any(note.startswith("checkpoints that stay: 1, that a driver") for note in plan.notes)
+    check(world.stores, world.root, lease_ms=20, delete_orphans=True)
+    assert checkpoints_in(world) == ["chk-1", "chk-2", "chk-3"]
+    assert chain.create(place_path(2, 2), b"of the driver that goes on")
 
 
 def test_records_of_a_finished_job_go_and_its_empty_folders(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tidegate.storage import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Coroutine, Iterable
 
-    from tidegate.model.ids import CheckpointId
+    from tidegate.model.ids import CheckpointId, Epoch
     from tidegate.storage.store import Store
     from tidegate.storage.stores import Stores
 
@@ -105,6 +105,23 @@ class RecordedJobs:
         followed = any(job.record and job_id in job.record.former for job in self.all)
         return Life.OVER if followed else Life.UNKNOWN
 
+    def is_left(self, job_id: str, epoch: Epoch) -> bool:
+        """True if no driver can come to name a file of an epoch; asked of jobs that are over.
+
+        A driver that has not ended, and shows no life, may have stood still and go on.
+        """
+        job = self.led_as(job_id)
+        if job is None or job.record is None:
+            return True
+        return epoch < job.record.epoch + job.record.released
+
+    def is_under_way(self, job_id: str, checkpoint: CheckpointId) -> bool:
+        """True if a record may yet name a checkpoint; asked of those that none names."""
+        job = self.led_as(job_id)
+        if job is None or job.record is None:
+            return False
+        return not job.record.released or checkpoint >= job.record.next_id
+
     def is_alive(self, job: RecordedJob) -> bool:
         """Waits for a sign of life as long as a new leader would."""
         if job.name not in self._lives:
@@ -156,6 +173,7 @@ class Standing(Enum):
 
     LIVES = "of jobs that live"
     UNKNOWN = "of jobs without records here"
+    UNDER_WAY = "that a driver which was killed may not have completed; the next one removes them"
     NEWEST = "of ended jobs that can go on"
     FORMER = "of earlier runs"
 

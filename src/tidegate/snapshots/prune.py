@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tidegate.clock import Clock
     from tidegate.ha.chain import Pointer
-    from tidegate.model.ids import Epoch
+    from tidegate.model.ids import CheckpointId, Epoch
     from tidegate.snapshots.jobs import PruneRule, RecordedJob
     from tidegate.storage.stores import Stores
 
@@ -138,18 +138,19 @@ class Pruning:
             number, home = paths.checkpoint_of(folder), paths.parent(folder)
             if number is not None and home in self._homes:
                 written_ms = self._files[paths.join(folder, paths.METADATA)].modified_ms
-                standing = self._standing(folder)
+                standing = self._standing(folder, number)
                 yield KeptCheckpoint(folder, self._job_of(home), number, standing, written_ms)
 
-    def _standing(self, folder: str) -> Standing:
-        home, number = paths.parent(folder), paths.checkpoint_of(folder)
+    def _standing(self, folder: str, number: CheckpointId) -> Standing:
+        home = paths.parent(folder)
         if home in self._living:
             return Standing.LIVES
         if paths.within_root(folder) in self._jobs.pointers:
             return Standing.NEWEST
-        led = self._jobs.led_as(paths.name(home))
-        unborn = led is not None and led.record is not None and (number or 0) >= led.record.next_id
-        return Standing.FORMER if self._is_over(home) and not unborn else Standing.UNKNOWN
+        if not self._is_over(home):
+            return Standing.UNKNOWN
+        under_way = self._jobs.is_under_way(paths.name(home), number)
+        return Standing.UNDER_WAY if under_way else Standing.FORMER
 
     def _job_of(self, home: str) -> str:
         """Name of the job that wrote a folder, from its snapshots or records; else ""."""
@@ -190,7 +191,8 @@ class Pruning:
                 for file in self._below(home)
                 if paths.name(file) not in needed
                 and paths.parent(file) not in self._checks
-                and paths.epoch_of(file) is not None
+                and (epoch := paths.epoch_of(file)) is not None
+                and self._jobs.is_left(paths.name(home), epoch)
                 and not paths.is_below(file, paths.join(home, paths.STAGED))
             }
             if left:

@@ -113,12 +113,15 @@ class Orphans:
         """Checkpoints that were written but never recorded."""
         for folder, check in self._checks.items():
             number = paths.checkpoint_of(folder)
-            job = self._jobs.led_as(paths.name(paths.parent(folder)))
+            home = paths.name(paths.parent(folder))
+            job = self._jobs.led_as(home)
             if number is None or job is None or job.record is None or folder not in self._scope:
                 continue
-            if paths.within_root(folder) in self._jobs.pointers or number >= job.record.next_id:
+            if paths.within_root(folder) in self._jobs.pointers:
                 continue
             if self._life(paths.parent(folder)) is not Life.OVER:
+                continue
+            if self._jobs.is_under_way(home, number):
                 continue
             file = paths.join(folder, paths.METADATA)
             what = f"The records of job '{job.name}' do not name this checkpoint"
@@ -178,7 +181,7 @@ class Orphans:
         elif life is Life.UNKNOWN:
             incomplete[folder] = incomplete.get(folder, 0) + 1
         elif _is_state(file):
-            yield self._judged(file, size, home)
+            yield from self._judged(file, size, home)
         else:
             yield _foreign(file)
 
@@ -197,13 +200,16 @@ class Orphans:
         elif paths.name(home) in self._blind:
             self._pass_over(home, "a snapshot that may name them is damaged")
         else:
-            yield self._judged(file, size, home)
+            yield from self._judged(file, size, home)
 
-    def _judged(self, file: str, size: int, home: str) -> Finding:
+    def _judged(self, file: str, size: int, home: str) -> Iterator[Finding]:
         epoch, job = paths.epoch_of(file), self._jobs.led_as(paths.name(home))
-        if job is None or (job.record and epoch is not None and epoch <= job.record.epoch):
+        if job is None or (epoch is not None and self._jobs.is_left(paths.name(home), epoch)):
             self._deletable.add(file)
-        return _orphan(file, size)
+        elif job.record is not None and not job.record.released:
+            self._pass_over(home, "the next run deletes what the last one has not completed")
+            return
+        yield _orphan(file, size)
 
     @cached_property
     def _blind(self) -> frozenset[str]:
