@@ -307,6 +307,18 @@ def test_shared_files_stay_where_a_damaged_snapshot_may_name_them(world: JobWorl
     assert any("damaged" in note for note in plan.notes)
 
 
+def test_shared_files_stay_where_another_job_may_have_claimed_a_checkpoint(
+    world: JobWorld,
+) -> None:
+    """Which keeps its records elsewhere, and has deleted the checkpoint meanwhile."""
+    shared = sorted(Path(world.folder, "shared").iterdir())
+    shutil.rmtree(world.completed[2].location)
+    plan = prune(world, PruneRule())
+    assert plan.removals == () and any("may have claimed it" in note for note in plan.notes)
+    prune(world, PruneRule(keep=0))
+    assert checkpoints_in(world) == [] and sorted(Path(world.folder, "shared").iterdir()) == shared
+
+
 def test_files_of_others_stay(world: JobWorld) -> None:
     started_anew(world)
     note = Path(world.completed[0].location, "read me.txt")

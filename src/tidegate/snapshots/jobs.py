@@ -89,6 +89,14 @@ class RecordedJobs:
             for pointer in job.record.completed
         )
 
+    def with_lost(self, checkpoints: Iterable[str]) -> frozenset[str]:
+        """Ids of jobs of which records name a checkpoint that is none of these folders.
+
+        Another job may have claimed it, in a checkpoint folder of its own, and use their files.
+        """
+        lost = self.pointers - set(map(paths.within_root, checkpoints))
+        return frozenset(map(paths.parent, lost))
+
     def still_names(self, job: RecordedJob, pointer: Pointer) -> bool:
         """True if the records still name a snapshot; a running job may have dropped it."""
         record = _now(newest_record(job.chain))

@@ -100,6 +100,7 @@ class Pruning:
             for file in sorted(self._files)
             if paths.name(file) == paths.METADATA
         }
+        self._lost = self._jobs.with_lost(self._checks)
         self._led: dict[str, Epoch] = {}
         self._living = frozenset(self._living_homes())
         kept = list(self._kept())
@@ -184,7 +185,7 @@ class Pruning:
 
     def _left_in_homes(self, needed: set[str]) -> Iterator[Removal]:
         for home in sorted(self._homes):
-            if not self._is_over(home):
+            if not self._is_over(home) or paths.name(home) in self._lost:
                 continue
             left = {
                 file
@@ -271,6 +272,12 @@ class Pruning:
         for folder, check in self._checks.items():
             if not (check.trusted or folder in self._doomed):
                 yield f"shared files are not removed: {folder} is damaged and may name them"
+        for home in sorted(self._homes - self._living):
+            if paths.name(home) in self._lost:
+                yield (
+                    f"shared files are not removed: a checkpoint of {home} is missing, and a job "
+                    "with another checkpoint folder may have claimed it"
+                )
 
     def _removal(
         self,

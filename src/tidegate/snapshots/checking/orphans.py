@@ -198,7 +198,7 @@ class Orphans:
         elif life is Life.UNKNOWN:
             self._pass_over(home, "no record tells whether the job lives")
         elif paths.name(home) in self._blind:
-            self._pass_over(home, "a snapshot that may name them is damaged")
+            self._pass_over(home, "a snapshot that may name them is damaged or missing")
         else:
             yield from self._judged(file, size, home)
 
@@ -213,10 +213,10 @@ class Orphans:
 
     @cached_property
     def _blind(self) -> frozenset[str]:
-        """Ids of jobs with a snapshot that is unreadable or changed."""
-        lost = self._jobs.pointers - set(map(paths.within_root, self._checks))
-        untrusted = {folder for folder, check in self._checks.items() if not check.trusted}
-        return frozenset(paths.name(paths.parent(folder)) for folder in lost | untrusted)
+        """Ids of jobs with a snapshot that is unreadable, changed or missing."""
+        untrusted = (folder for folder, check in self._checks.items() if not check.trusted)
+        homes = (paths.name(paths.parent(folder)) for folder in untrusted)
+        return self._jobs.with_lost(self._checks).union(homes)
 
     def _life(self, home: str) -> Life:
         return self._jobs.life_of(paths.name(home))
