@@ -84,6 +84,22 @@ def test_the_records_of_a_former_job_do_not_hide_one_that_keeps_its_own_elsewher
     assert (folder.job("orders").status, folder.job("orders").id) == (JobStatus.RUNNING, JOB)
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["", "by a version before 0.2"])
+def test_a_job_with_a_very_long_name_is_found_by_it(tmp_path: Path, told: bool) -> None:
+    name = "Обработка заказов по регионам за день и сутки"
+    chain = Stores().open(str(tmp_path / paths.chain_folder(name)))
+    record = JobRecord(JOB, Epoch(1), "t", (), CheckpointId(1), name=name if told else "")
+    chain.create(claim_path(1), b"t")
+    chain.create(place_path(1, 1), encode(record))
+    put_sign(tmp_path, "", name=name)
+    put_sign(tmp_path, "", name="Обработка", job="f" * 32)
+    folder = JobFolder(str(tmp_path))
+    found = folder.running(name)
+    assert found.sign.job == folder.job(name).id == JOB
+    assert folder.job(found.name).id == JOB
+    assert found.name == name if told else found.name.startswith("Обработка заказов по регионам")
+
+
 def test_a_folder_without_jobs_says_where_records_may_be(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="There is no job 'orders'") as refused:
         JobFolder(str(tmp_path)).job("orders")

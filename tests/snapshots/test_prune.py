@@ -218,6 +218,18 @@ def test_a_job_of_which_all_is_removed_leaves_no_record_and_is_not_begun_anew(
         asyncio.run(resumed(world))
 
 
+def test_a_job_with_a_very_long_name_is_pruned_like_others(tmp_path: Path) -> None:
+    with JobWorld(Kind(), root=str(tmp_path)) as job:
+        job.name = "Обработка заказов по регионам за день и сутки"
+        for _ in range(2):
+            job.work()
+            job.checkpoint()
+        job.recorded()
+        [removal] = (each for each in prune(job, PruneRule(keep=1)).removals if each.written_ms)
+        assert removal.path == job.completed[0].location and checkpoints_in(job) == ["chk-2"]
+        assert asyncio.run(resumed(job)) == [2]
+
+
 def test_age_is_that_of_the_metadata(world: JobWorld) -> None:
     old = Path(world.completed[0].location, "_metadata")
     week_ago = old.stat().st_mtime - 8 * 86_400

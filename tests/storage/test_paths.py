@@ -100,3 +100,15 @@ def test_each_job_name_has_a_folder_of_its_own_with_a_harmless_name(texts: list[
         assert not name.startswith(".")
         assert len(name) <= 200
         assert name.isascii()
+
+
+@given(st.text(min_size=1, max_size=14))
+def test_a_quoted_name_is_shown_as_it_was(text: str) -> None:
+    assert paths.shown_name(paths.quoted_name(text)) == text
+
+
+def test_of_a_very_long_name_its_beginning_is_shown() -> None:
+    shown = paths.shown_name(paths.quoted_name("заказы" * 20))
+    assert shown.startswith("заказы" * 4) and shown != paths.shown_name(
+        paths.quoted_name("заказы" * 21)
+    )

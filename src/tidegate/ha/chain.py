@@ -84,6 +84,7 @@ class JobRecord:
     that how it ended, SUSPENDED where it can go on. claimed: the folders of snapshots that others
     had made and that became the job's, also once they are subsumed. former: ids of jobs of that
     name that were led here before, the newest last; a job that is begun anew ends the one before.
+    name: of the job, if it is too long for its folder to tell; else empty.
     """
 
     job: JobId
@@ -94,6 +95,7 @@ class JobRecord:
     status: JobStatus = JobStatus.RUNNING
     claimed: tuple[str, ...] = ()
     former: tuple[JobId, ...] = ()
+    name: str = ""
 
     @property
     def released(self) -> bool:
@@ -137,6 +139,8 @@ def encode(record: JobRecord | Seal) -> bytes:
                 fields["claimed"] = list(record.claimed)
             if record.former:
                 fields["former"] = list(record.former)
+            if record.name:
+                fields["name"] = record.name
     return json.dumps({"version": VERSION, **fields}).encode()
 
 
@@ -172,6 +176,7 @@ def decode(data: bytes, path: str) -> JobRecord | Seal:
             status=JobStatus(fields["status"]),
             claimed=tuple(cast("list[str]", fields.get("claimed", []))),
             former=tuple(map(JobId, cast("list[str]", fields.get("former", [])))),
+            name=cast("str", fields.get("name", "")),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(

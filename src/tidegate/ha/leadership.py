@@ -40,6 +40,7 @@ from tidegate.ha.chain import (
 )
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, JobId
+from tidegate.storage import paths
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
@@ -134,6 +135,8 @@ async def lead(
         next_id = CheckpointId(max(record.next_id, snapshot.checkpoint + 1))
         claimed = (snapshot.location,) if snapshot.claimed else ()
         record = replace(record, completed=(snapshot,), next_id=next_id, claimed=claimed)
+    if paths.shown_name(paths.quoted_name(name)) != name:
+        record = replace(record, name=name)
     leadership = Leadership(world, name, record, previous=last)
     await leadership.begin()
     return leadership

@@ -65,7 +65,7 @@ class RecordedJobs:
             return []
         store = self._stores.open(self._root)
         files = [info.path for info in store.list(paths.jobs_folder())]
-        return [self._recorded(store, name) for name in sorted(paths.job_names(files))]
+        return [self._recorded(store, each) for each in sorted(paths.quoted_job_names(files))]
 
     def of(self, scope: Container[str]) -> list[RecordedJob]:
         assert self._root is not None or not self.all, "records are below the root"
@@ -132,10 +132,10 @@ class RecordedJobs:
 
     def is_alive(self, job: RecordedJob) -> bool:
         """Waits for a sign of life as long as a new leader would."""
-        if job.name not in self._lives:
+        if job.folder not in self._lives:
             assert job.record is not None, "its records can be read"
-            self._lives[job.name] = not job.record.released and self._shows_life(job)
-        return self._lives[job.name]
+            self._lives[job.folder] = not job.record.released and self._shows_life(job)
+        return self._lives[job.folder]
 
     def _shows_life(self, job: RecordedJob) -> bool:
         first, waited_ms, waiting = _now(last_beat(job.chain)), 0, threading.Event()
@@ -146,8 +146,8 @@ class RecordedJobs:
                 return True
         return False
 
-    def _recorded(self, store: Store, name: str) -> RecordedJob:
-        folder = paths.chain_folder(name)
+    def _recorded(self, store: Store, quoted: str) -> RecordedJob:
+        folder = paths.chain_folder_of(quoted)
         place = paths.join(store.root, folder)
         chain = FileSystemHaStore(self._stores.open(place), _at_once)
         damage: dict[str, FormatError] = {}
@@ -160,6 +160,7 @@ class RecordedJobs:
             except FormatError as error:
                 damage[file] = error
         record = None if damage else _now(newest_record(chain))
+        name = record.name if record is not None and record.name else paths.shown_name(quoted)
         return RecordedJob(name, place, record, chain, damage)
 
 

@@ -178,7 +178,11 @@ def attempt_of(file: str) -> tuple[Epoch, Attempt] | None:
 
 
 def chain_folder(job_name: str) -> str:
-    return join(jobs_folder(), quoted_name(job_name))
+    return chain_folder_of(quoted_name(job_name))
+
+
+def chain_folder_of(quoted_job_name: str) -> str:
+    return join(jobs_folder(), quoted_job_name)
 
 
 def jobs_folder() -> str:
@@ -194,9 +198,9 @@ def is_archive(file: str) -> bool:
     return _JOB.fullmatch(name(file)) is not None
 
 
-def job_names(files: Iterable[str]) -> list[str]:
-    """Names of jobs with files among these, below `jobs_folder`; very long names are shortened."""
-    return list(dict.fromkeys(unquote(file.split("/")[1]) for file in files if "/" in file))
+def quoted_job_names(files: Iterable[str]) -> list[str]:
+    """Jobs with files among these, below `jobs_folder`, each as of `quoted_name`."""
+    return list(dict.fromkeys(file.split("/")[1] for file in files if "/" in file))
 
 
 def door_file(job_name: str, epoch: Epoch) -> str:
@@ -204,12 +208,12 @@ def door_file(job_name: str, epoch: Epoch) -> str:
 
 
 def signs_by_job(files: Iterable[str]) -> dict[str, str]:
-    """Newest of the door files among these, below `jobs_folder`, by the name of its job."""
+    """Newest of the door files among these, below `jobs_folder`, by the quoted name of its job."""
     found: dict[str, str] = {}
     for file in sorted(files):
         parts = file.split("/")
         if len(parts) == 4 and parts[2] == _DOORS:
-            found[unquote(parts[1])] = file
+            found[parts[1]] = file
     return found
 
 
@@ -225,3 +229,8 @@ def quoted_name(text: str) -> str:
     if len(quoted) <= _NAME_MAX:
         return quoted or "%"
     return f"{quoted[:_NAME_MAX]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def shown_name(quoted: str) -> str:
+    """Text of a `quoted_name`; of a very long one its beginning, and digits that tell it apart."""
+    return unquote(quoted, errors="ignore")
