@@ -27,12 +27,14 @@ from tidegate.snapshots.checking.fsck import check
 from tidegate.snapshots.jobs import KeptCheckpoint, PruneRule, Standing, to_prune
 from tidegate.snapshots.prune import Pruning
 from tidegate.storage import paths
+from tidegate.storage.local import LocalStore
+from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tidegate.snapshots.prune import PrunePlan
-    from tidegate.storage.store import Store
+    from tidegate.storage.store import FileInfo, Store
 
 T = TypeVar("T")
 
@@ -250,6 +252,39 @@ def test_nothing_is_removed_of_a_job_that_shows_life(world: JobWorld) -> None:
     pruning.remove()
     assert checkpoints_in(world) == ["chk-1", "chk-2", "chk-3"]
     assert "of jobs that live" in pruning.plan.notes[0]
+
+
+class Looks(Stores):
+    """Stores that note whose signs of life are looked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[str] = []
+
+    def open(self, location: str) -> Store:
+        store = super().open(location)
+        if "/.jobs/" not in location:
+            return store
+        noted = LocalStore(location)
+
+        def listed(prefix: str = "") -> Iterator[FileInfo]:
+            self.looks += [location] if prefix == "beats" else []
+            return store.list(prefix)
+
+        noted.list = listed
+        return noted
+
+
+def test_signs_of_life_of_all_jobs_are_waited_for_at_once(world: JobWorld) -> None:
+    for number in range(3):
+        record = JobRecord(JobId(f"{number:032}"), Epoch(1), "t", (), CheckpointId(1))
+        chain = world.stores.open(paths.join(world.root, paths.chain_folder(f"killed {number}")))
+        chain.create(claim_path(1), b"t")
+        chain.create(place_path(1, 1), encode(record))
+    stores = Looks()
+    Pruning(stores, world.root, PruneRule(), SystemClock(), lease_ms=20)
+    assert len(set(stores.looks)) == 3
+    assert stores.looks[:3] == stores.looks[3:], "each is looked at before one is looked at again"
 
 
 def beating(job: JobWorld, rule: PruneRule) -> Pruning:

@@ -50,14 +50,13 @@ class RecordedJob:
 class RecordedJobs:
     """The jobs of a checkpoint folder. root: None if it is not known; then there are none.
 
-    lease_ms: how long a sign of life is waited for, once a job, and only if it matters.
+    lease_ms: how long signs of life are waited for, once for all jobs, and only if it matters.
     """
 
     def __init__(self, stores: Stores, root: str | None, lease_ms: int) -> None:
         self._stores = stores
         self._root = root
         self._lease_ms = lease_ms
-        self._lives: dict[str, bool] = {}
 
     @cached_property
     def all(self) -> list[RecordedJob]:
@@ -131,20 +130,26 @@ class RecordedJobs:
         return not job.record.released or checkpoint >= job.record.next_id
 
     def is_alive(self, job: RecordedJob) -> bool:
-        """Waits for a sign of life as long as a new leader would."""
-        if job.folder not in self._lives:
-            assert job.record is not None, "its records can be read"
-            self._lives[job.folder] = not job.record.released and self._shows_life(job)
-        return self._lives[job.folder]
+        """Waits once, for all jobs, as long for a sign of life as a new leader would."""
+        assert job.record is not None, "its records can be read"
+        return job.folder in self._living
 
-    def _shows_life(self, job: RecordedJob) -> bool:
-        first, waited_ms, waiting = _now(last_beat(job.chain)), 0, threading.Event()
-        while waited_ms < self._lease_ms:
+    @cached_property
+    def _living(self) -> frozenset[str]:
+        """Folders of jobs that have not ended, and show life."""
+        running = [job for job in self.all if job.record and not job.record.released]
+        seen = {job.folder: (job, _now(last_beat(job.chain))) for job in running}
+        living: set[str] = set()
+        waited_ms, waiting = 0, threading.Event()
+        while len(living) < len(seen) and waited_ms < self._lease_ms:
             waiting.wait(min(_LOOK_MS, self._lease_ms) / 1_000)
             waited_ms += _LOOK_MS
-            if _now(last_beat(job.chain)) != first:
-                return True
-        return False
+            living |= {
+                folder
+                for folder, (job, first) in seen.items()
+                if folder not in living and _now(last_beat(job.chain)) != first
+            }
+        return frozenset(living)
 
     def _recorded(self, store: Store, quoted: str) -> RecordedJob:
         folder = paths.chain_folder_of(quoted)
