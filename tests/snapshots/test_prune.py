@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from click.testing import CliRunner
 
-from tests.snapshots.snapshot_world import JobWorld, Kind
+from tests.snapshots.snapshot_world import EPOCH, JobWorld, Kind
 from tidegate.cli.main import commands
 from tidegate.clock import SystemClock
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, StorageFailed
 from tidegate.ha.chain import JobRecord, Pointer, beat_path, claim_path, encode, place_path
 from tidegate.ha.filesystem import open_chain
 from tidegate.ha.leadership import HaWorld, lead
@@ -31,7 +31,7 @@ from tidegate.storage.local import LocalStore
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tidegate.snapshots.prune import PrunePlan
     from tidegate.storage.store import FileInfo, Store
@@ -364,6 +364,61 @@ def test_shared_files_stay_where_another_job_may_have_claimed_a_checkpoint(
     assert plan.removals == () and any("may have claimed it" in note for note in plan.notes)
     prune(world, PruneRule(keep=0))
     assert checkpoints_in(world) == [] and sorted(Path(world.folder, "shared").iterdir()) == shared
+
+
+class Full(Stores):
+    """Stores on a disk that is full until enough files are deleted."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__()
+        self.needed = needed
+
+    def open(self, location: str) -> Store:
+        store, full = super().open(location), LocalStore(location)
+
+        def create(path: str, data: bytes) -> bool:
+            if self.needed > 0:
+                raise StorageFailed("The disk is full", where=location)
+            return store.create(path, data)
+
+        def delete(paths: Iterable[str]) -> None:
+            gone = list(paths)
+            self.needed -= len(gone)
+            store.delete(gone)
+
+        full.create, full.delete = create, delete
+        return full
+
+
+def test_a_full_disk_is_made_room_on_before_a_record_is_written(world: JobWorld) -> None:
+    chain = chain_of(world)
+    for number in (2, 3):
+        record = JobRecord(
+            world.job, EPOCH, "t", tuple(world.completed), CheckpointId(9), JobStatus.CANCELED
+        )
+        chain.create(place_path(EPOCH, number), encode(record))
+    with pytest.raises(StorageFailed, match="full"):
+        Pruning(Full(3), world.root, PruneRule(keep=1), SystemClock(), lease_ms=20).remove()
+    assert checkpoints_in(world) == ["chk-1", "chk-2", "chk-3"], "the records name them yet"
+    chain.create(place_path(EPOCH, 4), encode(record))
+    Pruning(Full(1), world.root, PruneRule(keep=1), SystemClock(), lease_ms=20).remove()
+    assert checkpoints_in(world) == ["chk-3"]
+    assert check(world.stores, world.root, lease_ms=20).healthy
+    assert asyncio.run(resumed(world)) == [3]
+
+
+def test_a_job_that_has_run_since_the_plan_was_made_is_left_as_it_is(world: JobWorld) -> None:
+    pruning = Pruning(world.stores, world.root, PruneRule(keep=0), SystemClock(), lease_ms=20)
+    record = JobRecord(
+        world.job, Epoch(2), "u", tuple(world.completed[1:]), CheckpointId(9), JobStatus.SUSPENDED
+    )
+    chain = chain_of(world)
+    chain.create(claim_path(2), b"u")
+    chain.create(place_path(2, 1), encode(record))
+    with pytest.raises(ConfigError, match="has run meanwhile"):
+        pruning.remove()
+    assert checkpoints_in(world) == ["chk-1", "chk-2", "chk-3"]
+    assert asyncio.run(resumed(world)) == [2, 3]
 
 
 def test_files_of_others_stay(world: JobWorld) -> None:

@@ -13,6 +13,7 @@ import contextlib
 import json
 import secrets
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -108,21 +109,57 @@ class Pruning:
         self.plan = PrunePlan(tuple(self._removals()), tuple(self._notes(kept, rule)))
 
     def remove(self) -> None:
-        """Executes a plan. Raises ConfigError for a job that was started meanwhile."""
-        for job in self._jobs.all:
-            if self._loses_pointers(job):
-                self._forget_pointers(job)
+        """Executes a plan, and first what needs no new record: the disk may be full.
+
+        Raises ConfigError for a job that was started meanwhile.
+        """
+        losing = [job for job in self._jobs.all if self._loses_pointers(job)]
+        late: list[Removal] = []
         for removal in self.plan.removals:
-            match removal.what:
-                case "checkpoint":
-                    self._discard(removal)
-                case "empty folder":
-                    _remove_empty(Path(removal.path))
-                case "records":
-                    self._remove_records(removal)
-                case _:
-                    self._delete(removal.files)
-                    self._remove_if_empty(removal.path)
+            files = self._files_behind_records(removal, losing)
+            if early := set(removal.files) - files:
+                self._execute(replace(removal, files=tuple(sorted(early))))
+            if files or not removal.files:
+                late.append(replace(removal, files=tuple(sorted(files))))
+        for number, job in enumerate(losing, 1):
+            self._forget_pointers(job)
+            others = losing[number:]
+            free = [e for e in late if e.files and not self._files_behind_records(e, others)]
+            for removal in free:
+                self._execute(removal)
+            late = [removal for removal in late if removal not in free]
+        for removal in late:
+            self._execute(removal)
+
+    def _files_behind_records(self, removal: Removal, losing: list[RecordedJob]) -> set[str]:
+        """Files that go once the records of these jobs name their checkpoints no more."""
+        files, pointed = set(removal.files), self._pointed(losing)
+        if removal.what == "records":
+            job = next((job for job in losing if job.folder == removal.path), None)
+            return set() if job is None or self._left(job) else files - _older(job, files)
+        if removal.path in pointed:
+            return files
+        used = {paths.name(place) for folder in pointed for place in self._checks[folder].named}
+        behind = {file for file in files if paths.name(file) in used}
+        return files if behind and removal.what == "checkpoint" else behind
+
+    def _pointed(self, jobs: Iterable[RecordedJob]) -> set[str]:
+        """Folders of doomed checkpoints that records of these jobs name."""
+        completed = (job.record.completed for job in jobs if job.record is not None)
+        folders = (self._here(pointer) for pointers in completed for pointer in pointers)
+        return {folder for folder in folders if folder in self._doomed}
+
+    def _execute(self, removal: Removal) -> None:
+        match removal.what:
+            case "checkpoint":
+                self._discard(removal)
+            case "empty folder":
+                _remove_empty(Path(removal.path))
+            case "records":
+                self._remove_records(removal)
+            case _:
+                self._delete(removal.files)
+                self._remove_if_empty(removal.path)
 
     # --- the decision ---
 
@@ -206,17 +243,9 @@ class Pruning:
         if job.record.status.is_terminal and not self._left(job):
             return files
         if self._loses_pointers(job):
-            return set() if self._left(job) else files
-        chains: defaultdict[str, list[str]] = defaultdict(list)
-        for file in sorted(files):
-            chains[paths.parent(file)].append(file)
-        # The last record of each chain keeps its leader of then from writing another.
-        places = paths.join(job.folder, "chains")
-        older = {
-            file for at, chain in chains.items() if at.startswith(places) for file in chain[:-1]
-        }
+            return _older(job, files) if self._left(job) else files
         doors = paths.join(job.folder, "doors")
-        return older | {file for file in files if paths.parent(file) == doors}
+        return _older(job, files) | {file for file in files if paths.parent(file) == doors}
 
     def _is_anothers(self, file: str, job: RecordedJob) -> bool:
         """True for the sign of a driver whose records are elsewhere, as in ZooKeeper."""
@@ -315,6 +344,13 @@ class Pruning:
             )
             leadership = await lead(world, job.name, resume=True)
             self._led[job.folder] = leadership.epoch
+            async with leadership.starting():
+                if leadership.completed != record.completed:
+                    raise ConfigError(
+                        f"Job '{job.name}' has run meanwhile",
+                        where=job.folder,
+                        remedy="Start the command again, which looks at its new checkpoints then.",
+                    )
             await leadership.end(status, retained={pointer.checkpoint for pointer in left})
             await leadership.conclude()
 
@@ -355,6 +391,16 @@ class Pruning:
 def _homes(root: str, files: Iterable[str]) -> frozenset[str]:
     folders = (paths.join(root, file.removeprefix(f"{root}/").partition("/")[0]) for file in files)
     return frozenset(folder for folder in folders if paths.is_job_folder(folder))
+
+
+def _older(job: RecordedJob, files: Iterable[str]) -> set[str]:
+    """Records among the files of a job that another one of their chain comes behind."""
+    chains: defaultdict[str, list[str]] = defaultdict(list)
+    for file in sorted(files):
+        chains[paths.parent(file)].append(file)
+    # The last record of each chain keeps its leader of then from writing another.
+    places = paths.join(job.folder, "chains")
+    return {file for at, chain in chains.items() if at.startswith(places) for file in chain[:-1]}
 
 
 def _is_ours(file: str) -> bool:
