@@ -12,9 +12,11 @@ from tidegate.cli import jobs
 from tidegate.cli.jobs import JobFolder, JobState, KnownJob, state_of
 from tidegate.driver.client.door import DoorSign
 from tidegate.errors import UserError
-from tidegate.ha.chain import JobRecord
+from tidegate.ha.chain import JobRecord, claim_path, encode, place_path
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
+from tidegate.storage import paths
+from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +69,35 @@ def test_a_job_whose_records_are_elsewhere_is_known_by_its_sign(
     monkeypatch.setattr(jobs, "ask_at", lambda sign, name, request, **_: sign.rest)
     for name in ("orders", JOB):
         assert folder.ask(name, {"do": "cancel"}) == "http://localhost:8081"
+
+
+def test_the_records_of_a_former_job_do_not_hide_one_that_keeps_its_own_elsewhere(
+    tmp_path: Path,
+) -> None:
+    chain = Stores().open(str(tmp_path / paths.chain_folder("orders")))
+    ended = JobRecord(JobId("f" * 32), Epoch(1), "t", (), CheckpointId(1), JobStatus.FINISHED)
+    chain.create(claim_path(1), b"t")
+    chain.create(place_path(1, 1), encode(ended))
+    folder = JobFolder(str(tmp_path))
+    assert folder.job("orders").status is JobStatus.FINISHED
+    put_sign(tmp_path, "http://localhost:8081")
+    assert (folder.job("orders").status, folder.job("orders").id) == (JobStatus.RUNNING, JOB)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["", "by a version before 0.2"])
+def test_a_job_with_a_very_long_name_is_found_by_it(tmp_path: Path, told: bool) -> None:
+    name = "Обработка заказов по регионам за день и сутки"
+    chain = Stores().open(str(tmp_path / paths.chain_folder(name)))
+    record = JobRecord(JOB, Epoch(1), "t", (), CheckpointId(1), name=name if told else "")
+    chain.create(claim_path(1), b"t")
+    chain.create(place_path(1, 1), encode(record))
+    put_sign(tmp_path, "", name=name)
+    put_sign(tmp_path, "", name="Обработка", job="f" * 32)
+    folder = JobFolder(str(tmp_path))
+    found = folder.running(name)
+    assert found.sign.job == folder.job(name).id == JOB
+    assert folder.job(found.name).id == JOB
+    assert found.name == name if told else found.name.startswith("Обработка заказов по регионам")
 
 
 def test_a_folder_without_jobs_says_where_records_may_be(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.worlds.clock import StepClock
 from tidegate.errors import FormatError
 from tidegate.ha.chain import (
     JobRecord,
@@ -18,6 +19,8 @@ from tidegate.ha.chain import (
     place_path,
     seal_below,
 )
+from tidegate.ha.leadership import HaWorld, lead
+from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
 
@@ -32,6 +35,8 @@ records = st.builds(
     ),
     next_id=numbers.map(CheckpointId),
     status=st.sampled_from(JobStatus),
+    former=st.lists(st.just(JobId("f" * 32)), max_size=2).map(tuple),
+    name=st.text(),
 )
 
 
@@ -117,3 +122,16 @@ def test_a_belated_seal_in_a_place_that_the_leader_has_left_says_nothing() -> No
     store.files[place_path(1, 1)] = encode(led)
     assert asyncio.run(seal_below(store, Epoch(3))) == led
     assert decode(store.files[place_path(1, 3)], "p") == Seal(Epoch(3))
+
+
+@pytest.mark.parametrize(("name", "told"), [("orders", ""), ("z" * 200, "z" * 200)])
+def test_a_record_tells_a_name_that_its_folder_cannot_tell(name: str, told: str) -> None:
+    async def script() -> None:
+        store = MemoryHaStore()
+        world = HaWorld(store, StepClock(), SeededChance(1), lambda ms: asyncio.sleep(ms / 1_000))
+        leader = await lead(world, name, resume=False)
+        await leader.close()
+        record = await newest_record(store)
+        assert record is not None and record.name == told
+
+    asyncio.run(script())

@@ -281,6 +281,10 @@ def test_a_fresh_job_over_an_ended_chain_has_a_new_id_and_counts_from_one(store:
         assert second.previous is not None
         assert second.previous.status is JobStatus.CANCELED
         assert second.previous.completed == pointers(2)
+        await second.end(JobStatus.SUSPENDED)
+        resumed = await drivers.start(resume=True)
+        assert resumed.previous is not None
+        assert resumed.previous.former == (first.job,), "it was begun anew after that job"
 
     play(store, script)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.watch import until
 from tidegate import (
     Configuration,
     JobClient,
@@ -19,6 +20,7 @@ from tidegate import (
 )
 from tidegate.api.job import CheckpointDone
 from tidegate.errors import CheckpointAborted, ConfigError, JobFailed, StorageFailed
+from tidegate.snapshots.checking.fsck import fsck
 
 pytestmark = pytest.mark.slow
 
@@ -165,3 +167,27 @@ def test_the_newest_checkpoint_is_found_by_the_jobs_name(tmp_path: Path) -> None
         running(latest, "others"),
     ):
         pass
+
+
+@pytest.mark.parametrize("spelling", ["link", "other/../real"])
+def test_a_job_goes_on_with_its_folder_spelled_in_another_way(
+    tmp_path: Path, spelling: str
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    more: dict[str, object] = {
+        "execution.checkpointing.incremental": True,
+        "execution.checkpointing.num-retained": 1,
+        "state.backend.type": "rocksdb",
+        "state.storage.fs.memory-threshold": "0 b",
+    }
+    with running(in_folder(tmp_path / "real", **more), "moved") as client:
+        former = Path(checkpoint_of(client).pointer)
+    again = in_folder(tmp_path / spelling, **more, **{"execution.state-recovery.path": "latest"})
+    with running(again, "moved") as client:
+        checkpoint_of(client)
+        until(lambda: not former.exists(), "its own checkpoint is replaced")
+    report = fsck(tmp_path / "real", delete_orphans=True)
+    assert report.healthy
+    assert [each.checkpoint for each in report.snapshots] == [2]

@@ -393,7 +393,7 @@ PROTOCOL = [
     Mutant(
         "the first sweep deletes files in use",
         "storage/checkpoints.py",
-        "            if paths.join(self._root, info.path) in used:\n",
+        "            if paths.name(info.path) in names:\n",
         "            if False:\n",
     ),
     Mutant(

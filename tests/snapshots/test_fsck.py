@@ -286,16 +286,19 @@ def test_files_of_a_job_that_lives_are_not_judged_and_never_deleted(
     )
 
 
-def test_files_of_a_job_whose_driver_is_gone_are_orphans_once_it_shows_no_life(
+def test_files_of_a_job_whose_driver_shows_no_life_are_orphans_if_earlier_runs_left_them(
     healthy: dict[Kind, Snapshots],
 ) -> None:
     snapshots = healthy[SHARED].restored()
     stores = running(snapshots, beating=False)
+    for place in ("chk-9", "shared"):
+        left(place)(snapshots)
     before = dict(snapshots.files)
-    left("shared")(snapshots)
+    snapshots.files[f"{snapshots.folder}/shared/0-0-{1:016x}"] = b"of an earlier run"
     report = check(stores, snapshots.root, delete_orphans=True, lease_ms=20)
     assert [each.fault for each in report.findings] == [Fault.ORPHAN] and report.healthy
-    assert snapshots.files == before
+    assert snapshots.files == before, "a driver that stood still may go on"
+    assert report.notes[0].startswith("2 files") and "the next run deletes" in report.notes[0]
 
 
 def test_files_that_a_later_run_has_written_are_not_deleted(

@@ -415,3 +415,25 @@ def test_a_sweep_takes_what_earlier_runs_left_and_no_kept_checkpoint_names(tmp_p
     assert left == used | ours | metadata
     folders = {path.name for path in (tmp_path / JOB).glob("chk-*")}
     assert folders == {"chk-1", "chk-3", "chk-5"}
+
+
+def test_a_sweep_keeps_files_that_checkpoints_name_by_another_spelling(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    storage.files.write_metadata(storage.initialize_location(TWO), b"metadata")
+    names = [f"1-0-{number:016x}" for number in range(4)]
+    for name, scope in zip(names, (EXCLUSIVE, EXCLUSIVE, SHARED, SHARED), strict=True):
+        with stream_of(storage, TWO, scope, name) as stream:
+            stream.write(b"x" * MIB)
+            stream.close_and_get_handle()
+    through = CheckpointSettings(storage="filesystem", directory=str(tmp_path / "link"))
+    used = {f"{tmp_path}/{JOB}/chk-2/{names[0]}", f"{tmp_path}/{JOB}/shared/{names[2]}"}
+    linked = CheckpointStorage(JOB, through)
+    linked.sweep_shared(Epoch(1), Attempt(1), used=used)
+    assert files_below(tmp_path / JOB / "shared") == {names[2]}
+    linked.sweep(Epoch(2), CheckpointId(3), kept=[TWO], used=used)
+    assert files_below(tmp_path / JOB) == {
+        "chk-2/_metadata",
+        f"chk-2/{names[0]}",
+        f"shared/{names[2]}",
+    }

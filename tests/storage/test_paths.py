@@ -74,6 +74,15 @@ def test_a_snapshots_own_files_lie_in_its_folders(snapshot: str, file: str, own:
     assert any(paths.is_below(file, folder) for folder in folders) == own
 
 
+def test_places_are_the_same_however_they_are_spelled(tmp_path: Path) -> None:
+    (tmp_path / "real" / "job").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    for spelled in ("link/job", "real/../link/job/", "real/job/chk-1/.."):
+        assert paths.resolved(f"{tmp_path}/{spelled}") == f"{tmp_path}/real/job"
+    assert paths.resolved("S3A://bucket/a/") == paths.resolved("s3://bucket/a") == "s3://bucket/a"
+    assert paths.resolved("memory:/a/../b") == "memory:/a/../b"
+
+
 def test_the_name_of_a_state_file_tells_epoch_and_attempt() -> None:
     assert paths.state_file(Epoch(3), Attempt(1), 255) == "3-1-00000000000000ff"
 
@@ -93,3 +102,15 @@ def test_each_job_name_has_a_folder_of_its_own_with_a_harmless_name(texts: list[
         assert not name.startswith(".")
         assert len(name) <= 200
         assert name.isascii()
+
+
+@given(st.text(min_size=1, max_size=14))
+def test_a_quoted_name_is_shown_as_it_was(text: str) -> None:
+    assert paths.shown_name(paths.quoted_name(text)) == text
+
+
+def test_of_a_very_long_name_its_beginning_is_shown() -> None:
+    shown = paths.shown_name(paths.quoted_name("заказы" * 20))
+    assert shown.startswith("заказы" * 4) and shown != paths.shown_name(
+        paths.quoted_name("заказы" * 21)
+    )

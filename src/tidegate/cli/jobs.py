@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,8 +14,8 @@ from flinkformat.frozen import frozen
 from tidegate.config import checkpointing
 from tidegate.config.history import ARCHIVE_DIRECTORY
 from tidegate.config.load import load_configuration
-from tidegate.driver.client.door import DoorSign, ask_at, read_sign
-from tidegate.errors import ConfigError, TidegateError, UserError
+from tidegate.driver.client.door import DoorSign, ask_at, read_sign_at
+from tidegate.errors import ConfigError, FileMissing, TidegateError, UserError
 from tidegate.ha.chain import newest_record
 from tidegate.ha.filesystem import FileSystemHaStore
 from tidegate.model.control import JobStatus
@@ -63,12 +64,16 @@ class KnownJob:
     """A job that has left records, or the sign of a driver, or both.
 
     record: None where the records are in ZooKeeper. sign: says how to reach its driver, if there is
-    one.
+    one. quoted: its name as its files have it.
     """
 
     name: str
     record: JobRecord | None
     sign: DoorSign | None
+    quoted: str = ""
+
+    def is_called(self, name: str) -> bool:
+        return name == self.name or paths.quoted_name(name) == self.quoted
 
     @property
     def id(self) -> str:
@@ -113,14 +118,15 @@ class JobFolder:
                 remedy="Name the job's execution.checkpointing.dir.",
             )
         files = [info.path for info in store.list(paths.jobs_folder())]
-        found = (_known(store, self.directory, name) for name in paths.job_names(files))
+        signs = paths.signs_by_job(files)
+        found = (_known(store, each, signs.get(each)) for each in paths.quoted_job_names(files))
         return sorted((job for job in found if job is not None), key=lambda job: job.name)
 
     def job(self, name: str) -> KnownJob:
         """The job of that name or id. Raises UserError if there is none."""
         jobs = self.jobs()
         for job in jobs:
-            if name in (job.name, job.id):
+            if name == job.id or job.is_called(name):
                 return job
         known = ", ".join(f"'{job.name}'" for job in jobs)
         raise UserError(
@@ -133,7 +139,7 @@ class JobFolder:
 
     def lives(self, name: str) -> bool:
         """True if a job of that name runs, as far as this machine can know."""
-        statuses = [state_of(job).status for job in self.jobs() if job.name == name]
+        statuses = [state_of(job).status for job in self.jobs() if job.is_called(name)]
         return any(status not in GONE for status in statuses)
 
     def ask(self, name: str, request: Mapping[str, object]) -> object:
@@ -201,11 +207,22 @@ def state_of(job: KnownJob) -> JobState:
     return JobState(**{name: value for name, value in answered.items() if name in known})
 
 
-def _known(store: Store, directory: str, name: str) -> KnownJob | None:
+def _known(store: Store, quoted: str, door: str | None) -> KnownJob | None:
+    """A job whose name is quoted so. door: the newest file that says how to reach its driver."""
+
     async def at_once(call: Callable[[], T]) -> T:
         return call()
 
-    chain = Stores().open(paths.join(directory, paths.chain_folder(name)))
+    chain = Stores().open(paths.join(store.root, paths.chain_folder_of(quoted)))
     record = asyncio.run(newest_record(FileSystemHaStore(chain, at_once)))
-    sign = read_sign(store, name)
-    return None if record is None and sign is None else KnownJob(name, record, sign)
+    sign = None
+    if door is not None:
+        with contextlib.suppress(FileMissing):  # its driver has just ended
+            sign = read_sign_at(store, door)
+    if record is not None and record.released and sign is not None:
+        # A driver whose records are elsewhere, as in ZooKeeper, leads another job of that name.
+        record = record if sign.job in ("", record.job) else None
+    if record is None and sign is None:
+        return None
+    name = record.name if record is not None and record.name else paths.shown_name(quoted)
+    return KnownJob(name, record, sign, quoted)

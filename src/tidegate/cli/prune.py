@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from tidegate.cli.options import with_json
 from tidegate.cli.tables import counted, show
@@ -44,9 +45,11 @@ def prune(
     everything that belongs to a running job.
     """
     rule = PruneRule(None if older_than is None else _age_ms(older_than), keep)
-    pruning = Pruning(Stores(MemoryFiles()), folder, rule, SystemClock())
-    if not dry_run:
-        pruning.remove()
+    with Console(stderr=True).status(f"looking through {folder}") as status:
+        pruning = Pruning(Stores(MemoryFiles()), folder, rule, SystemClock())
+        if not dry_run:
+            status.update(f"removing from {folder}")
+            pruning.remove()
     if as_json:
         plan = {"removed": not dry_run, "bytes": pruning.plan.size_bytes, **asdict(pruning.plan)}
         click.echo(json.dumps(plan, indent=2))

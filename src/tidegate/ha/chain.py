@@ -82,7 +82,9 @@ class JobRecord:
     completed: oldest first. next_id: no id from here on has been used. token: of the leader who
     wrote the record, so that it knows its own again. status: RUNNING while somebody leads; after
     that how it ended, SUSPENDED where it can go on. claimed: the folders of snapshots that others
-    had made and that became the job's, also once they are subsumed.
+    had made and that became the job's, also once they are subsumed. former: ids of jobs of that
+    name that were led here before, the newest last; a job that is begun anew ends the one before.
+    name: of the job, if it is too long for its folder to tell; else empty.
     """
 
     job: JobId
@@ -92,6 +94,8 @@ class JobRecord:
     next_id: CheckpointId
     status: JobStatus = JobStatus.RUNNING
     claimed: tuple[str, ...] = ()
+    former: tuple[JobId, ...] = ()
+    name: str = ""
 
     @property
     def released(self) -> bool:
@@ -133,6 +137,10 @@ def encode(record: JobRecord | Seal) -> bytes:
             }
             if record.claimed:
                 fields["claimed"] = list(record.claimed)
+            if record.former:
+                fields["former"] = list(record.former)
+            if record.name:
+                fields["name"] = record.name
     return json.dumps({"version": VERSION, **fields}).encode()
 
 
@@ -167,6 +175,8 @@ def decode(data: bytes, path: str) -> JobRecord | Seal:
             next_id=CheckpointId(cast("int", fields["next_id"])),
             status=JobStatus(fields["status"]),
             claimed=tuple(cast("list[str]", fields.get("claimed", []))),
+            former=tuple(map(JobId, cast("list[str]", fields.get("former", [])))),
+            name=cast("str", fields.get("name", "")),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(

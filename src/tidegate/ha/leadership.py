@@ -40,6 +40,7 @@ from tidegate.ha.chain import (
 )
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, JobId
+from tidegate.storage import paths
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
@@ -54,6 +55,9 @@ TRIES_MAX: Final = 5
 
 LEASE_MS: Final = 3_000
 """How long a leader without a new sign of life is waited for."""
+
+FORMER_MAX: Final = 100
+"""Earlier jobs of a name that a record tells of, each with 36 bytes."""
 
 _FIRST_WAIT_MS: Final = 50
 
@@ -123,13 +127,16 @@ async def lead(
         )
     else:
         job = JobId(f"{world.chance.bits64():016x}{world.chance.bits64():016x}")
-        record = JobRecord(job, epoch, token, completed=(), next_id=CheckpointId(1))
+        former = () if last is None else (*last.former, last.job)[-FORMER_MAX:]
+        record = JobRecord(job, epoch, token, completed=(), next_id=CheckpointId(1), former=former)
     if start is not None and not record.completed and not record.released:
         # In the first record: whoever resumes the job next must not begin it from nothing.
         snapshot = await start(record.job)
         next_id = CheckpointId(max(record.next_id, snapshot.checkpoint + 1))
         claimed = (snapshot.location,) if snapshot.claimed else ()
         record = replace(record, completed=(snapshot,), next_id=next_id, claimed=claimed)
+    if paths.shown_name(paths.quoted_name(name)) != name:
+        record = replace(record, name=name)
     leadership = Leadership(world, name, record, previous=last)
     await leadership.begin()
     return leadership

@@ -18,7 +18,7 @@ from tidegate.storage import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Coroutine, Iterable
 
-    from tidegate.model.ids import CheckpointId
+    from tidegate.model.ids import CheckpointId, Epoch
     from tidegate.storage.store import Store
     from tidegate.storage.stores import Stores
 
@@ -50,14 +50,13 @@ class RecordedJob:
 class RecordedJobs:
     """The jobs of a checkpoint folder. root: None if it is not known; then there are none.
 
-    lease_ms: how long a sign of life is waited for, once a job, and only if it matters.
+    lease_ms: how long signs of life are waited for, once for all jobs, and only if it matters.
     """
 
     def __init__(self, stores: Stores, root: str | None, lease_ms: int) -> None:
         self._stores = stores
         self._root = root
         self._lease_ms = lease_ms
-        self._lives: dict[str, bool] = {}
 
     @cached_property
     def all(self) -> list[RecordedJob]:
@@ -65,7 +64,7 @@ class RecordedJobs:
             return []
         store = self._stores.open(self._root)
         files = [info.path for info in store.list(paths.jobs_folder())]
-        return [self._recorded(store, name) for name in sorted(paths.job_names(files))]
+        return [self._recorded(store, each) for each in sorted(paths.quoted_job_names(files))]
 
     def of(self, scope: Container[str]) -> list[RecordedJob]:
         assert self._root is not None or not self.all, "records are below the root"
@@ -76,14 +75,26 @@ class RecordedJobs:
             or (job.record and paths.join(str(self._root), job.record.job) in scope)
         ]
 
-    @property
+    @cached_property
     def pointers(self) -> frozenset[str]:
+        """Checkpoints that records name, as of `paths.within_root`.
+
+        So a folder that was moved or copied, or is reached by another path, holds them all.
+        """
         return frozenset(
-            paths.absolute(pointer.location)
+            paths.within_root(pointer.location)
             for job in self.all
             if job.record is not None
             for pointer in job.record.completed
         )
+
+    def with_lost(self, checkpoints: Iterable[str]) -> frozenset[str]:
+        """Ids of jobs of which records name a checkpoint that is none of these folders.
+
+        Another job may have claimed it, in a checkpoint folder of its own, and use their files.
+        """
+        lost = self.pointers - set(map(paths.within_root, checkpoints))
+        return frozenset(map(paths.parent, lost))
 
     def still_names(self, job: RecordedJob, pointer: Pointer) -> bool:
         """True if the records still name a snapshot; a running job may have dropped it."""
@@ -93,32 +104,55 @@ class RecordedJobs:
     def led_as(self, job_id: str) -> RecordedJob | None:
         return next((job for job in self.all if job.record and job.record.job == job_id), None)
 
-    def life_of(self, job_id: str, name: str) -> Life:
-        """Tells if a run may still write. name: of its job, if its snapshots tell; else empty."""
+    def life_of(self, job_id: str) -> Life:
+        """Tells if a run may still write. Its name proves nothing: others may be led elsewhere."""
         job = self.led_as(job_id)
         if job is not None:
             return Life.LIVES if self.is_alive(job) else Life.OVER
-        followed = any(job.name == name and job.record is not None for job in self.all)
-        return Life.OVER if name and followed else Life.UNKNOWN
+        followed = any(job.record and job_id in job.record.former for job in self.all)
+        return Life.OVER if followed else Life.UNKNOWN
+
+    def is_left(self, job_id: str, epoch: Epoch) -> bool:
+        """True if no driver can come to name a file of an epoch; asked of jobs that are over.
+
+        A driver that has not ended, and shows no life, may have stood still and go on.
+        """
+        job = self.led_as(job_id)
+        if job is None or job.record is None:
+            return True
+        return epoch < job.record.epoch + job.record.released
+
+    def is_under_way(self, job_id: str, checkpoint: CheckpointId) -> bool:
+        """True if a record may yet name a checkpoint; asked of those that none names."""
+        job = self.led_as(job_id)
+        if job is None or job.record is None:
+            return False
+        return not job.record.released or checkpoint >= job.record.next_id
 
     def is_alive(self, job: RecordedJob) -> bool:
-        """Waits for a sign of life as long as a new leader would."""
-        if job.name not in self._lives:
-            assert job.record is not None, "its records can be read"
-            self._lives[job.name] = not job.record.released and self._shows_life(job)
-        return self._lives[job.name]
+        """Waits once, for all jobs, as long for a sign of life as a new leader would."""
+        assert job.record is not None, "its records can be read"
+        return job.folder in self._living
 
-    def _shows_life(self, job: RecordedJob) -> bool:
-        first, waited_ms, waiting = _now(last_beat(job.chain)), 0, threading.Event()
-        while waited_ms < self._lease_ms:
+    @cached_property
+    def _living(self) -> frozenset[str]:
+        """Folders of jobs that have not ended, and show life."""
+        running = [job for job in self.all if job.record and not job.record.released]
+        seen = {job.folder: (job, _now(last_beat(job.chain))) for job in running}
+        living: set[str] = set()
+        waited_ms, waiting = 0, threading.Event()
+        while len(living) < len(seen) and waited_ms < self._lease_ms:
             waiting.wait(min(_LOOK_MS, self._lease_ms) / 1_000)
             waited_ms += _LOOK_MS
-            if _now(last_beat(job.chain)) != first:
-                return True
-        return False
+            living |= {
+                folder
+                for folder, (job, first) in seen.items()
+                if folder not in living and _now(last_beat(job.chain)) != first
+            }
+        return frozenset(living)
 
-    def _recorded(self, store: Store, name: str) -> RecordedJob:
-        folder = paths.chain_folder(name)
+    def _recorded(self, store: Store, quoted: str) -> RecordedJob:
+        folder = paths.chain_folder_of(quoted)
         place = paths.join(store.root, folder)
         chain = FileSystemHaStore(self._stores.open(place), _at_once)
         damage: dict[str, FormatError] = {}
@@ -131,6 +165,7 @@ class RecordedJobs:
             except FormatError as error:
                 damage[file] = error
         record = None if damage else _now(newest_record(chain))
+        name = record.name if record is not None and record.name else paths.shown_name(quoted)
         return RecordedJob(name, place, record, chain, damage)
 
 
@@ -152,6 +187,7 @@ class Standing(Enum):
 
     LIVES = "of jobs that live"
     UNKNOWN = "of jobs without records here"
+    UNDER_WAY = "that a driver which was killed may not have completed; the next one removes them"
     NEWEST = "of ended jobs that can go on"
     FORMER = "of earlier runs"
 

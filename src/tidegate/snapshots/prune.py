@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import secrets
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from flinkformat.frozen import frozen
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, FileMissing
 from tidegate.ha.leadership import LEASE_MS, HaWorld, lead
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from tidegate.clock import Clock
     from tidegate.ha.chain import Pointer
-    from tidegate.model.ids import Epoch
+    from tidegate.model.ids import CheckpointId, Epoch
     from tidegate.snapshots.jobs import PruneRule, RecordedJob
     from tidegate.storage.stores import Stores
 
@@ -99,7 +101,7 @@ class Pruning:
             for file in sorted(self._files)
             if paths.name(file) == paths.METADATA
         }
-        self._pointers = self._jobs.pointers
+        self._lost = self._jobs.with_lost(self._checks)
         self._led: dict[str, Epoch] = {}
         self._living = frozenset(self._living_homes())
         kept = list(self._kept())
@@ -107,21 +109,57 @@ class Pruning:
         self.plan = PrunePlan(tuple(self._removals()), tuple(self._notes(kept, rule)))
 
     def remove(self) -> None:
-        """Executes a plan. Raises ConfigError for a job that was started meanwhile."""
-        for job in self._jobs.all:
-            if self._loses_pointers(job):
-                self._forget_pointers(job)
+        """Executes a plan, and first what needs no new record: the disk may be full.
+
+        Raises ConfigError for a job that was started meanwhile.
+        """
+        losing = [job for job in self._jobs.all if self._loses_pointers(job)]
+        late: list[Removal] = []
         for removal in self.plan.removals:
-            match removal.what:
-                case "checkpoint":
-                    self._discard(removal)
-                case "empty folder":
-                    _remove_empty(Path(removal.path))
-                case "records":
-                    self._remove_records(removal)
-                case _:
-                    self._delete(removal.files)
-                    self._remove_if_empty(removal.path)
+            files = self._files_behind_records(removal, losing)
+            if early := set(removal.files) - files:
+                self._execute(replace(removal, files=tuple(sorted(early))))
+            if files or not removal.files:
+                late.append(replace(removal, files=tuple(sorted(files))))
+        for number, job in enumerate(losing, 1):
+            self._forget_pointers(job)
+            others = losing[number:]
+            free = [e for e in late if e.files and not self._files_behind_records(e, others)]
+            for removal in free:
+                self._execute(removal)
+            late = [removal for removal in late if removal not in free]
+        for removal in late:
+            self._execute(removal)
+
+    def _files_behind_records(self, removal: Removal, losing: list[RecordedJob]) -> set[str]:
+        """Files that go once the records of these jobs name their checkpoints no more."""
+        files, pointed = set(removal.files), self._pointed(losing)
+        if removal.what == "records":
+            job = next((job for job in losing if job.folder == removal.path), None)
+            return set() if job is None or self._left(job) else files - _older(job, files)
+        if removal.path in pointed:
+            return files
+        used = {paths.name(place) for folder in pointed for place in self._checks[folder].named}
+        behind = {file for file in files if paths.name(file) in used}
+        return files if behind and removal.what == "checkpoint" else behind
+
+    def _pointed(self, jobs: Iterable[RecordedJob]) -> set[str]:
+        """Folders of doomed checkpoints that records of these jobs name."""
+        completed = (job.record.completed for job in jobs if job.record is not None)
+        folders = (self._here(pointer) for pointers in completed for pointer in pointers)
+        return {folder for folder in folders if folder in self._doomed}
+
+    def _execute(self, removal: Removal) -> None:
+        match removal.what:
+            case "checkpoint":
+                self._discard(removal)
+            case "empty folder":
+                _remove_empty(Path(removal.path))
+            case "records":
+                self._remove_records(removal)
+            case _:
+                self._delete(removal.files)
+                self._remove_if_empty(removal.path)
 
     # --- the decision ---
 
@@ -129,28 +167,28 @@ class Pruning:
         """Job folders with checkpoints, or the initial snapshot, of a living job."""
         for job in self._jobs.all:
             if job.record is not None and self._jobs.is_alive(job):
-                yield paths.join(self._root, job.record.job)
-                for pointer in job.record.completed:
-                    yield paths.parent(paths.absolute(pointer.location))
-                yield from (paths.parent(paths.absolute(at)) for at in job.record.claimed)
+                used = [pointer.location for pointer in job.record.completed]
+                homes = (paths.name(paths.parent(at)) for at in (*used, *job.record.claimed))
+                yield from (paths.join(self._root, home) for home in (job.record.job, *homes))
 
     def _kept(self) -> Iterator[KeptCheckpoint]:
         for folder in self._checks:
             number, home = paths.checkpoint_of(folder), paths.parent(folder)
             if number is not None and home in self._homes:
                 written_ms = self._files[paths.join(folder, paths.METADATA)].modified_ms
-                standing = self._standing(folder)
+                standing = self._standing(folder, number)
                 yield KeptCheckpoint(folder, self._job_of(home), number, standing, written_ms)
 
-    def _standing(self, folder: str) -> Standing:
-        home, number = paths.parent(folder), paths.checkpoint_of(folder)
+    def _standing(self, folder: str, number: CheckpointId) -> Standing:
+        home = paths.parent(folder)
         if home in self._living:
             return Standing.LIVES
-        if folder in self._pointers:
+        if paths.within_root(folder) in self._jobs.pointers:
             return Standing.NEWEST
-        led = self._jobs.led_as(paths.name(home))
-        unborn = led is not None and led.record is not None and (number or 0) >= led.record.next_id
-        return Standing.FORMER if self._is_over(home) and not unborn else Standing.UNKNOWN
+        if not self._is_over(home):
+            return Standing.UNKNOWN
+        under_way = self._jobs.is_under_way(paths.name(home), number)
+        return Standing.UNDER_WAY if under_way else Standing.FORMER
 
     def _job_of(self, home: str) -> str:
         """Name of the job that wrote a folder, from its snapshots or records; else ""."""
@@ -160,20 +198,19 @@ class Pruning:
     def _is_over(self, home: str) -> bool:
         if home in self._living:
             return False
-        return self._jobs.life_of(paths.name(home), self._job_of(home)) is Life.OVER
+        return self._jobs.life_of(paths.name(home)) is Life.OVER
 
     def _removals(self) -> Iterator[Removal]:
         needed = {
-            place
+            paths.name(place)
             for folder, check in self._checks.items()
             if folder not in self._doomed
             for place in check.named
         }
         for each in self._doomed.values():
-            files = [file for file in self._below(each.path) if _is_ours(file)]
-            yield self._removal(
-                "checkpoint", each.path, set(files) - needed, each.job, each.written_ms
-            )
+            inside = filter(_is_ours, self._below(each.path))
+            files = [file for file in inside if paths.name(file) not in needed]
+            yield self._removal("checkpoint", each.path, files, each.job, each.written_ms)
         remain = self._checks.keys() - self._doomed.keys()
         # A snapshot that can't be read may name any of them.
         if all(self._checks[folder].trusted for folder in remain):
@@ -185,14 +222,15 @@ class Pruning:
 
     def _left_in_homes(self, needed: set[str]) -> Iterator[Removal]:
         for home in sorted(self._homes):
-            if not self._is_over(home):
+            if not self._is_over(home) or paths.name(home) in self._lost:
                 continue
             left = {
                 file
                 for file in self._below(home)
-                if file not in needed
+                if paths.name(file) not in needed
                 and paths.parent(file) not in self._checks
-                and paths.epoch_of(file) is not None
+                and (epoch := paths.epoch_of(file)) is not None
+                and self._jobs.is_left(paths.name(home), epoch)
                 and not paths.is_below(file, paths.join(home, paths.STAGED))
             }
             if left:
@@ -201,21 +239,26 @@ class Pruning:
     def _superfluous(self, job: RecordedJob) -> set[str]:
         if job.record is None or not job.record.released:
             return set()
-        files = set(self._below(job.folder))
+        files = {file for file in self._below(job.folder) if not self._is_anothers(file, job)}
         if job.record.status.is_terminal and not self._left(job):
             return files
         if self._loses_pointers(job):
-            return set() if self._left(job) else files
-        chains: defaultdict[str, list[str]] = defaultdict(list)
-        for file in sorted(files):
-            chains[paths.parent(file)].append(file)
-        # The last record of each chain keeps its leader of then from writing another.
-        places = paths.join(job.folder, "chains")
-        older = {
-            file for at, chain in chains.items() if at.startswith(places) for file in chain[:-1]
-        }
+            return _older(job, files) if self._left(job) else files
         doors = paths.join(job.folder, "doors")
-        return older | {file for file in files if paths.parent(file) == doors}
+        return _older(job, files) | {file for file in files if paths.parent(file) == doors}
+
+    def _is_anothers(self, file: str, job: RecordedJob) -> bool:
+        """True for the sign of a driver whose records are elsewhere, as in ZooKeeper."""
+        if paths.parent(file) != paths.join(job.folder, "doors"):
+            return False
+        store, name = self._stores.locate(file)
+        try:
+            sign: object = json.loads(store.read(name))
+        except (FileMissing, ValueError):
+            return True
+        led = None if job.record is None else job.record.job
+        told = cast("dict[str, object]", sign).get("job") if isinstance(sign, dict) else led
+        return bool(told) and told != led
 
     def _left(self, job: RecordedJob) -> tuple[Pointer, ...]:
         """Existing files that a job's records name, apart from the doomed checkpoints."""
@@ -223,16 +266,21 @@ class Pruning:
         return tuple(
             pointer
             for pointer in job.record.completed
-            if (folder := paths.absolute(pointer.location)) not in self._doomed
+            if (folder := self._here(pointer)) not in self._doomed
             and (
-                folder in self._checks or self._stores.open(folder).info(paths.METADATA) is not None
+                folder in self._checks
+                or self._stores.open(pointer.location).info(paths.METADATA) is not None
             )
         )
 
     def _loses_pointers(self, job: RecordedJob) -> bool:
         return job.record is not None and any(
-            paths.absolute(pointer.location) in self._doomed for pointer in job.record.completed
+            self._here(pointer) in self._doomed for pointer in job.record.completed
         )
+
+    def _here(self, pointer: Pointer) -> str:
+        """Folder of a checkpoint in this checkpoint folder, whatever it was when it was written."""
+        return paths.join(self._root, paths.within_root(pointer.location))
 
     def _empty_folders(self) -> Iterator[Removal]:
         """Job folders without files; object stores have none."""
@@ -253,6 +301,12 @@ class Pruning:
         for folder, check in self._checks.items():
             if not (check.trusted or folder in self._doomed):
                 yield f"shared files are not removed: {folder} is damaged and may name them"
+        for home in sorted(self._homes - self._living):
+            if paths.name(home) in self._lost:
+                yield (
+                    f"shared files are not removed: a checkpoint of {home} is missing, and a job "
+                    "with another checkpoint folder may have claimed it"
+                )
 
     def _removal(
         self,
@@ -290,6 +344,13 @@ class Pruning:
             )
             leadership = await lead(world, job.name, resume=True)
             self._led[job.folder] = leadership.epoch
+            async with leadership.starting():
+                if leadership.completed != record.completed:
+                    raise ConfigError(
+                        f"Job '{job.name}' has run meanwhile",
+                        where=job.folder,
+                        remedy="Start the command again, which looks at its new checkpoints then.",
+                    )
             await leadership.end(status, retained={pointer.checkpoint for pointer in left})
             await leadership.conclude()
 
@@ -308,7 +369,9 @@ class Pruning:
             # Delete this run's own records too, but nothing of a driver that started after it.
             listed = self._stores.open(removal.path).list()
             ours = [info.path for info in listed if _epoch_of_record(info.path) <= led]
-            files |= {paths.join(removal.path, path) for path in ours}
+            job = next(job for job in self._jobs.all if job.folder == removal.path)
+            places = (paths.join(removal.path, path) for path in ours)
+            files |= {place for place in places if not self._is_anothers(place, job)}
         # Claims last: while one stands, no driver takes its number again.
         claims = {file for file in files if paths.name(paths.parent(file)) == "claims"}
         self._delete(sorted(files - claims))
@@ -328,6 +391,16 @@ class Pruning:
 def _homes(root: str, files: Iterable[str]) -> frozenset[str]:
     folders = (paths.join(root, file.removeprefix(f"{root}/").partition("/")[0]) for file in files)
     return frozenset(folder for folder in folders if paths.is_job_folder(folder))
+
+
+def _older(job: RecordedJob, files: Iterable[str]) -> set[str]:
+    """Records among the files of a job that another one of their chain comes behind."""
+    chains: defaultdict[str, list[str]] = defaultdict(list)
+    for file in sorted(files):
+        chains[paths.parent(file)].append(file)
+    # The last record of each chain keeps its leader of then from writing another.
+    places = paths.join(job.folder, "chains")
+    return {file for at, chain in chains.items() if at.startswith(places) for file in chain[:-1]}
 
 
 def _is_ours(file: str) -> bool:

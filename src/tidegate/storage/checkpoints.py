@@ -135,10 +135,11 @@ class CheckpointStorage:
     ) -> None:
         """Deletes what earlier runs of the job have left and no kept checkpoint names.
 
-        epoch: of this run. next_id: the first checkpoint that is this run's. used: absolute places
-        of the files that kept checkpoints name. Tries everything, then raises the first
-        StorageFailed.
+        epoch: of this run. next_id: the first checkpoint that is this run's. used: places of the
+        files that kept checkpoints name. Tries everything, then raises the first StorageFailed.
         """
+        # By name, of which no two files have the same: places may be spelled in other ways.
+        names = frozenset(map(paths.name, used))
         doomed: list[str] = []
         needed: set[str] = set()
         # By number too: a folder without files is in no listing.
@@ -152,7 +153,7 @@ class CheckpointStorage:
             checkpoint = paths.checkpoint_of(folder)
             counts_not = checkpoint is not None and checkpoint < next_id and checkpoint not in kept
             wrote = paths.epoch_of(info.path)
-            if paths.join(self._root, info.path) in used:
+            if paths.name(info.path) in names:
                 # A kept checkpoint may name a file in the folder of one that is gone.
                 needed.add(folder)
             # Drivers and slots of lower epochs are fenced off: no checkpoint that could still
@@ -173,16 +174,17 @@ class CheckpointStorage:
     def sweep_shared(self, epoch: Epoch, below: Attempt, *, used: Collection[str]) -> None:
         """Deletes shared files that attempts of a run below this one have left.
 
-        used: absolute places of those that are needed. Tries everything, then raises the first
-        StorageFailed.
+        used: places of those that are needed, in any spelling. Tries everything, then raises the
+        first StorageFailed.
         """
+        names = frozenset(map(paths.name, used))
         orphans = [
             info.path
             for info in self._store.list(paths.shared_folder(self._job))
             if (wrote := paths.attempt_of(info.path)) is not None
             and wrote[0] == epoch
             and wrote[1] < below
-            and paths.join(self._root, info.path) not in used
+            and paths.name(info.path) not in names
         ]
         self._store.delete(orphans)
 

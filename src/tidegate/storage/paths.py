@@ -16,6 +16,7 @@ A local place is written as an absolute path, any other as a URL.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -46,6 +47,7 @@ _JOB: Final = re.compile(r"[0-9a-f]{32}")
 _SAVEPOINT: Final = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 _STATE_FILE: Final = re.compile(r"(\d+)-(\d+)-[0-9a-f]{16}")
 _NAME_MAX: Final = 180
+_SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
 
 
 def absolute(location: str) -> str:
@@ -109,12 +111,29 @@ def checkpoint_of(folder: str) -> CheckpointId | None:
     return CheckpointId(int(found[1])) if found else None
 
 
+def within_root(snapshot: str) -> str:
+    """A checkpoint's place in its checkpoint folder, ``<job id>/chk-<n>``, wherever that lies."""
+    return join(name(parent(snapshot)), name(snapshot))
+
+
 def folders_of(snapshot: str) -> tuple[str, ...]:
     """Folders of a snapshot's files: its own, and those shared within its job."""
     if checkpoint_of(snapshot) is None:
         return (snapshot,)
     job = parent(snapshot)
     return (snapshot, join(job, SHARED), join(job, TASK_OWNED))
+
+
+def resolved(location: str) -> str:
+    """A place as it is compared with others: without links and ``..`` on this machine. Blocking.
+
+    Of a URL, one name stands for all schemes that mean the same files.
+    """
+    location = absolute(location)
+    if is_local(location):
+        return os.path.realpath(location)
+    scheme, _, rest = location.partition(":")
+    return f"{_SAME_SCHEMES.get(scheme, scheme)}:{rest}"
 
 
 def is_below(place: str, folder: str) -> bool:
@@ -162,7 +181,11 @@ def attempt_of(file: str) -> tuple[Epoch, Attempt] | None:
 
 
 def chain_folder(job_name: str) -> str:
-    return join(jobs_folder(), quoted_name(job_name))
+    return chain_folder_of(quoted_name(job_name))
+
+
+def chain_folder_of(quoted_job_name: str) -> str:
+    return join(jobs_folder(), quoted_job_name)
 
 
 def jobs_folder() -> str:
@@ -178,9 +201,9 @@ def is_archive(file: str) -> bool:
     return _JOB.fullmatch(name(file)) is not None
 
 
-def job_names(files: Iterable[str]) -> list[str]:
-    """Names of jobs with files among these, below `jobs_folder`; very long names are shortened."""
-    return list(dict.fromkeys(unquote(file.split("/")[1]) for file in files if "/" in file))
+def quoted_job_names(files: Iterable[str]) -> list[str]:
+    """Jobs with files among these, below `jobs_folder`, each as of `quoted_name`."""
+    return list(dict.fromkeys(file.split("/")[1] for file in files if "/" in file))
 
 
 def door_file(job_name: str, epoch: Epoch) -> str:
@@ -188,12 +211,12 @@ def door_file(job_name: str, epoch: Epoch) -> str:
 
 
 def signs_by_job(files: Iterable[str]) -> dict[str, str]:
-    """Newest of the door files among these, below `jobs_folder`, by the name of its job."""
+    """Newest of the door files among these, below `jobs_folder`, by the quoted name of its job."""
     found: dict[str, str] = {}
     for file in sorted(files):
         parts = file.split("/")
         if len(parts) == 4 and parts[2] == _DOORS:
-            found[unquote(parts[1])] = file
+            found[parts[1]] = file
     return found
 
 
@@ -209,3 +232,8 @@ def quoted_name(text: str) -> str:
     if len(quoted) <= _NAME_MAX:
         return quoted or "%"
     return f"{quoted[:_NAME_MAX]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def shown_name(quoted: str) -> str:
+    """Text of a `quoted_name`; of a very long one its beginning, and digits that tell it apart."""
+    return unquote(quoted, errors="ignore")

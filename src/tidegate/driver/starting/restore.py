@@ -85,7 +85,8 @@ class StartReader:
             claim_mode=mode.value,
         )
         claimed = mode is ClaimMode.CLAIM
-        self._named = self._owned(read, ours=paths.folders_of(read.pointer) if claimed else ())
+        ours = paths.folders_of(read.pointer) if claimed else ()
+        self._named = await self._run_blocking(lambda: self._owned(read, ours=ours))
         return Pointer(read.checkpoint, read.pointer, claimed)
 
     async def read(self, leadership: Leadership) -> list[CompletedCheckpoint]:
@@ -160,16 +161,19 @@ class StartReader:
         self, storage: CheckpointStorage, pointer: Pointer, claimed: Sequence[str]
     ) -> CompletedCheckpoint:
         read = await self._read(storage, pointer.location)
-        # What lies elsewhere is a snapshot that the job was started from, or stopped with.
-        own = read.location == storage.location(pointer.checkpoint)
-        if not (own or pointer.claimed):
-            return self._owned(read, ours=())
-        job = paths.parent(storage.location(pointer.checkpoint))
+        location = storage.location(pointer.checkpoint)
         taken = [folder for snapshot in claimed for folder in paths.folders_of(snapshot)]
-        return self._owned(read, ours=(job, *taken))
+
+        def owned() -> CompletedCheckpoint:
+            # What lies elsewhere is a snapshot that the job was started from, or stopped with.
+            own = paths.resolved(read.pointer) == paths.resolved(location)
+            ours = (paths.parent(location), *taken) if own or pointer.claimed else ()
+            return self._owned(read, ours=ours)
+
+        return await self._run_blocking(owned)
 
     def _owned(self, read: CompletedCheckpoint, *, ours: Collection[str]) -> CompletedCheckpoint:
-        """The snapshot, to be deleted like the job's own checkpoints, or never.
+        """The snapshot, to be deleted like the job's own checkpoints, or never. Blocking.
 
         ours: the folders that are the job's; none of a snapshot that stays its owner's. Files that
         it names elsewhere are read, but not deleted: a snapshot may name any file.
@@ -177,7 +181,8 @@ class StartReader:
         if not ours:
             return replace(read, properties=CheckpointProperties.for_unclaimed_snapshot())
         named = read.paths()
-        foreign = (f for f in named if not any(paths.is_below(f, folder) for folder in ours))
+        inside = {folder: _is_inside(folder, ours) for folder in set(map(paths.parent, named))}
+        foreign = (file for file in named if not inside[paths.parent(file)])
         properties = CheckpointProperties.for_checkpoint(self._settings.checkpoints.retention)
         return replace(read, properties=properties, foreign=frozenset(foreign))
 
@@ -202,6 +207,14 @@ class StartReader:
             "its place: sinks may have committed what came up to this one, and would write it "
             f"again. If that is acceptable, {anew}.",
         )
+
+
+def _is_inside(folder: str, ours: Collection[str]) -> bool:
+    """True if a folder is one of these or below one, however they are spelled. Blocking."""
+    if any(paths.is_below(paths.join(folder, paths.METADATA), each) for each in ours):
+        return True
+    place = paths.join(paths.resolved(folder), paths.METADATA)
+    return any(paths.is_below(place, paths.resolved(each)) for each in ours)
 
 
 def _keyed_names(state: OperatorState, files: StateFiles) -> list[str]:

@@ -126,13 +126,13 @@ class JobFolders:
         for folder in self.checkpoints:
             store = self._stores[folder]
             files = (info.path for info in _listed(store, paths.jobs_folder(), troubles))
-            for name, file in paths.signs_by_job(files).items():
+            for quoted, file in paths.signs_by_job(files).items():
                 sign = self._signs.get((folder, file)) or _read_sign(store, file, troubles)
                 if sign is None:
                     continue
                 signs[folder, file] = sign
                 if sign.job:
-                    yield FoundJob(sign.job, name, sign)
+                    yield FoundJob(sign.job, paths.shown_name(quoted), sign)
         self._signs = signs
 
     def _all_archived(self, troubles: list[str]) -> Iterator[FoundJob]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from flinkformat.frozen import frozen
 from tidegate.snapshots.checking.findings import Fault, Finding
-from tidegate.snapshots.checking.snapshot_check import job_in, told
+from tidegate.snapshots.checking.snapshot_check import told
 from tidegate.snapshots.jobs import Life
 from tidegate.storage import paths
 
@@ -67,7 +67,8 @@ class Orphans:
         self._files = files
         self._checks = checks
         self._jobs = jobs
-        self._named = {place for check in checks.values() for place in check.named}
+        named = (place for check in checks.values() for place in check.named)
+        self._named = {paths.METADATA, *map(paths.name, named)}
         self._deletable: set[str] = set()
         self._passed_over: Counter[tuple[str, str]] = Counter()
         self.notes: list[str] = []
@@ -112,12 +113,15 @@ class Orphans:
         """Checkpoints that were written but never recorded."""
         for folder, check in self._checks.items():
             number = paths.checkpoint_of(folder)
-            job = self._jobs.led_as(paths.name(paths.parent(folder)))
+            home = paths.name(paths.parent(folder))
+            job = self._jobs.led_as(home)
             if number is None or job is None or job.record is None or folder not in self._scope:
                 continue
-            if folder in self._jobs.pointers or number >= job.record.next_id:
+            if paths.within_root(folder) in self._jobs.pointers:
                 continue
             if self._life(paths.parent(folder)) is not Life.OVER:
+                continue
+            if self._jobs.is_under_way(home, number):
                 continue
             file = paths.join(folder, paths.METADATA)
             what = f"The records of job '{job.name}' do not name this checkpoint"
@@ -129,7 +133,7 @@ class Orphans:
     def _unnamed_files(self) -> Iterator[Finding]:
         incomplete: dict[str, int] = {}
         for file, size in self._files.items():
-            if file in self._named or file not in self._scope or paths.name(file) == paths.METADATA:
+            if file not in self._scope or paths.name(file) in self._named:
                 continue
             folder = paths.parent(file)
             if folder in self._checks:
@@ -169,7 +173,7 @@ class Orphans:
     ) -> Iterator[Finding]:
         """A file in the folder of a checkpoint that has no metadata."""
         folder = paths.parent(file)
-        if folder in self._jobs.pointers:
+        if paths.within_root(folder) in self._jobs.pointers:
             return  # the record that names it tells of it
         life = self._life(home)
         if life is Life.LIVES:
@@ -177,7 +181,7 @@ class Orphans:
         elif life is Life.UNKNOWN:
             incomplete[folder] = incomplete.get(folder, 0) + 1
         elif _is_state(file):
-            yield self._judged(file, size, home)
+            yield from self._judged(file, size, home)
         else:
             yield _foreign(file)
 
@@ -193,26 +197,29 @@ class Orphans:
             self._pass_over(home, "the job lives")
         elif life is Life.UNKNOWN:
             self._pass_over(home, "no record tells whether the job lives")
-        elif home in self._blind:
-            self._pass_over(home, "a snapshot that may name them is damaged")
+        elif paths.name(home) in self._blind:
+            self._pass_over(home, "a snapshot that may name them is damaged or missing")
         else:
-            yield self._judged(file, size, home)
+            yield from self._judged(file, size, home)
 
-    def _judged(self, file: str, size: int, home: str) -> Finding:
+    def _judged(self, file: str, size: int, home: str) -> Iterator[Finding]:
         epoch, job = paths.epoch_of(file), self._jobs.led_as(paths.name(home))
-        if job is None or (job.record and epoch is not None and epoch <= job.record.epoch):
+        if job is None or (epoch is not None and self._jobs.is_left(paths.name(home), epoch)):
             self._deletable.add(file)
-        return _orphan(file, size)
+        elif job.record is not None and not job.record.released:
+            self._pass_over(home, "the next run deletes what the last one has not completed")
+            return
+        yield _orphan(file, size)
 
     @cached_property
     def _blind(self) -> frozenset[str]:
-        """Job folders with a snapshot that is unreadable or changed."""
-        lost = self._jobs.pointers - self._checks.keys()
-        untrusted = {folder for folder, check in self._checks.items() if not check.trusted}
-        return frozenset(paths.parent(folder) for folder in lost | untrusted)
+        """Ids of jobs with a snapshot that is unreadable, changed or missing."""
+        untrusted = (folder for folder, check in self._checks.items() if not check.trusted)
+        homes = (paths.name(paths.parent(folder)) for folder in untrusted)
+        return self._jobs.with_lost(self._checks).union(homes)
 
     def _life(self, home: str) -> Life:
-        return self._jobs.life_of(paths.name(home), job_in(home, self._checks))
+        return self._jobs.life_of(paths.name(home))
 
     def _job_folder(self, file: str) -> str | None:
         base = self._scope.root or self._scope.listed
