@@ -143,12 +143,33 @@ def test_a_slow_checkpoint_expires_and_subtasks_are_told() -> None:
     ]
 
 
-def test_time_counts_up_to_the_last_acknowledgement_only() -> None:
-    world = started(replace(EVERY_SECOND, timeout_ms=300), holds=[commands.WriteMetadata])
+def test_time_counts_anew_while_metadata_is_written() -> None:
+    world = started(replace(TOLERANT, timeout_ms=300), holds=[commands.WriteMetadata])
+    world.advance(200)
+    world.acknowledge(1)
+    assert world.advance(299) == []
+    assert reasons(world.advance(1)) == ["CHECKPOINT_EXPIRED"]
+    written = world.release(commands.WriteMetadata)
+    assert written == [commands.DiscardCheckpoint(CheckpointId(1), "/chk-1", ())]
+
+
+@pytest.mark.feature("F224")
+def test_a_store_that_hangs_holds_new_checkpoints_back_until_it_answers() -> None:
+    world = started(replace(TOLERANT, timeout_ms=300), holds=[commands.WriteMetadata])
+    for checkpoint, wait_ms in ((1, 0), (2, 700)):
+        world.advance(wait_ms)
+        world.acknowledge(checkpoint)
+        assert reasons(world.advance(300)) == ["CHECKPOINT_EXPIRED"]
+    assert not only(world.advance(5_000), TriggerCheckpoint)
+    assert only(world.release(commands.WriteMetadata), TriggerCheckpoint)
+
+
+def test_a_pointer_that_is_being_added_does_not_expire() -> None:
+    world = started(replace(EVERY_SECOND, timeout_ms=300), holds=[commands.AddPointer])
     world.advance(0)
     world.acknowledge(1)
     assert reasons(world.advance(900)) == []
-    assert reasons(world.release(commands.WriteMetadata)) == [None]
+    assert reasons(world.release(commands.AddPointer)) == [None]
 
 
 def test_an_abort_carries_the_latest_completed_checkpoint() -> None:

@@ -181,6 +181,7 @@ class _Simulation:
         outages = Random(f"outages of {self._seed}")
         if outages.random() < 0.15:
             world.odds.storage_fails = world.odds.storage_fails or 1e-9
+            world.hangs_s = outages.choice([0.0, 0.0, 45.0])
             outage = self._trouble.outage_after(outages.uniform(0.3, 4), outages.uniform(1, 6))
             troubles.append(asyncio.ensure_future(outage))
         if self._losses is not None:

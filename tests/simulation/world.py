@@ -148,7 +148,8 @@ class Incident:
 class World:
     """What drivers, slots and the outside share in one run. calm: nothing befalls it any more.
 
-    outage: the store of record chains loses each write, or its answer.
+    outage: the store of record chains loses each write, or its answer. hangs_s: instead of that,
+    a write takes so long, and happens then.
     """
 
     loop: SimulatedLoop
@@ -167,6 +168,7 @@ class World:
     closed: bool = False
     calm: bool = False
     outage: bool = False
+    hangs_s: float = 0.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _names: Counter[str] = field(default_factory=Counter)
     _versions: dict[str, str] = field(default_factory=versions)
@@ -218,7 +220,9 @@ class World:
                 self.trap = None
                 return await self._trapped(trap, call)
         failing = not self.calm and chance.random() < odds.storage_fails
-        failing = failing or (self.outage and _step_of(call).startswith("FileSystemHaStore.create"))
+        if self.outage and _step_of(call).startswith("FileSystemHaStore.create"):
+            await asyncio.sleep(self.hangs_s)
+            failing = failing or not self.hangs_s
         if failing:
             self.befell["storage"] += 1
             result = self._failing(call)

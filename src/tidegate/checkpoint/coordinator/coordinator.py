@@ -12,8 +12,8 @@ and one checkpoint at a time is finished, each step durable before the next:
 A checkpoint exists once its pointer stands. Until then it can be given up, with one exception:
 while a pointer is being added nobody knows, so nothing aborts it and whoever wants to restore
 waits until ``settled``. Where the outcome is unknown the pointer is added again, until the job
-ends. The timeout runs from the trigger to the last acknowledgement; what follows
-is bounded by the retries of storage.
+ends. The timeout runs from the trigger to the last acknowledgement, and anew while metadata is
+written, for a store may hang.
 
 Source: checkpoint coordination §2 to §10, §16. What differs from Flink:
 
@@ -466,7 +466,7 @@ class CheckpointCoordinator:
         pending = self._pending.get(message.checkpoint)
         if pending is None or not pending.acknowledgements.takes_part(message.execution):
             self._ignore(message, self._disposal.why_in_vain(message.checkpoint, pending))
-        elif not pending.may_expire():
+        elif pending.acknowledgements.complete:
             self._ignore(message, commands.Ignored.DUPLICATE)
         else:
             self._abort(pending, message.reason, message.message, execution=message.execution)
@@ -483,6 +483,9 @@ class CheckpointCoordinator:
         while (pending := self._finisher.next()) is not None:
             try:
                 self._out.append(self._finisher.write(pending))
+                # A savepoint is read back behind that, for which slots have as long once more.
+                times = 2 if pending.is_savepoint else 1
+                pending.deadline_ms = self._now_ms + times * self._settings.timeout_ms
             except Aborted as aborted:
                 self._abort(pending, FailureReason.of(aborted), str(aborted))
 
