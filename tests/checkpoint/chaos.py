@@ -202,7 +202,8 @@ class Chaos(World):
         assert len(triggering) <= 1, "two trigger sequences at a time"
         finishing = [held for held in self.held if isinstance(held, commands.AddPointer)]
         assert len(finishing) <= 1
-        assert bool(finishing) == (not self.coordinator.settled)
+        assert bool(finishing) or self.in_doubt or self.coordinator.settled
+        assert not (finishing and self.coordinator.settled)
         wake_at_ms = self.coordinator.wake_at_ms
         assert wake_at_ms is None or not self.over
         done = [answer.request for answer in self.all(commands.RequestDone)]

@@ -22,11 +22,12 @@ from tests.checkpoint.world import (
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.commands import Ignored
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
-from tidegate.errors import StorageFailed, TidegateError
+from tidegate.errors import LeadershipLost, StorageFailed, TidegateError
 from tidegate.model.control import (
     CheckpointAborted,
     CheckpointComplete,
     ExecutionState,
+    JobStatus,
     TriggerCheckpoint,
 )
 from tidegate.model.failure_reason import FailureReason
@@ -142,12 +143,33 @@ def test_a_slow_checkpoint_expires_and_subtasks_are_told() -> None:
     ]
 
 
-def test_time_counts_up_to_the_last_acknowledgement_only() -> None:
-    world = started(replace(EVERY_SECOND, timeout_ms=300), holds=[commands.WriteMetadata])
+def test_time_counts_anew_while_metadata_is_written() -> None:
+    world = started(replace(TOLERANT, timeout_ms=300), holds=[commands.WriteMetadata])
+    world.advance(200)
+    world.acknowledge(1)
+    assert world.advance(299) == []
+    assert reasons(world.advance(1)) == ["CHECKPOINT_EXPIRED"]
+    written = world.release(commands.WriteMetadata)
+    assert written == [commands.DiscardCheckpoint(CheckpointId(1), "/chk-1", ())]
+
+
+@pytest.mark.feature("F224")
+def test_a_store_that_hangs_holds_new_checkpoints_back_until_it_answers() -> None:
+    world = started(replace(TOLERANT, timeout_ms=300), holds=[commands.WriteMetadata])
+    for checkpoint, wait_ms in ((1, 0), (2, 700)):
+        world.advance(wait_ms)
+        world.acknowledge(checkpoint)
+        assert reasons(world.advance(300)) == ["CHECKPOINT_EXPIRED"]
+    assert not only(world.advance(5_000), TriggerCheckpoint)
+    assert only(world.release(commands.WriteMetadata), TriggerCheckpoint)
+
+
+def test_a_pointer_that_is_being_added_does_not_expire() -> None:
+    world = started(replace(EVERY_SECOND, timeout_ms=300), holds=[commands.AddPointer])
     world.advance(0)
     world.acknowledge(1)
     assert reasons(world.advance(900)) == []
-    assert reasons(world.release(commands.WriteMetadata)) == [None]
+    assert reasons(world.release(commands.AddPointer)) == [None]
 
 
 def test_an_abort_carries_the_latest_completed_checkpoint() -> None:
@@ -272,12 +294,55 @@ def test_an_unknown_outcome_deletes_nothing_and_tells_nobody() -> None:
     world.states = {world.subtask("source"): keyed_state("/chk-1/a")}
     world.advance(0)
     world.acknowledge(1)
-    error = TidegateError("no answer")
-    unknown = events.PointerFailed(CheckpointId(1), error, outcome_unknown=True)
-    given = world.release(commands.AddPointer, error=unknown)
-    assert [type(command) for command in given] == [commands.CheckpointEnded]
+    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
+    assert world.release(commands.AddPointer, error=unknown) == []
+    given = world.send(events.JobEnded(JobStatus.CANCELED))
+    assert [type(each) for each in given] == [commands.CheckpointEnded, commands.ForgetPointers]
     again = world.acknowledge(1, world.subtask("source"))
     assert not only(again, commands.DeleteFiles)
+
+
+def test_a_pointer_of_unknown_outcome_is_added_again_until_it_is_known() -> None:
+    world = started(holds=[commands.AddPointer])
+    world.advance(0)
+    world.acknowledge(1)
+    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
+    for wait_ms in (1_000, 2_000, 4_000, 8_000, 10_000, 10_000):
+        assert world.release(commands.AddPointer, error=unknown) == []
+        assert world.advance(wait_ms - 1) == [] and not world.coordinator.settled
+        (again,) = world.advance(1)
+        assert again == commands.AddPointer(CheckpointId(1), "/chk-1", (CheckpointId(1),))
+    assert reasons(world.release(commands.AddPointer)) == [None]
+    assert world.coordinator.settled
+    latest = world.coordinator.latest_completed()
+    assert latest is not None and latest.checkpoint == 1
+
+
+def test_a_refusal_behind_an_unknown_outcome_deletes_nothing() -> None:
+    """The first try may have succeeded, and another leader may have restored from it since."""
+    world = started(TOLERANT, holds=[commands.AddPointer])
+    world.states = {world.subtask("source"): keyed_state("/chk-1/a")}
+    world.advance(0)
+    world.acknowledge(1)
+    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
+    world.release(commands.AddPointer, error=unknown)
+    world.advance(1_000)
+    refused = events.PointerFailed(CheckpointId(1), LeadershipLost("another one leads"))
+    given = world.release(commands.AddPointer, error=refused)
+    assert reasons(given) == ["FINALIZE_CHECKPOINT_FAILURE"]
+    assert not only(given, commands.DiscardCheckpoint)
+    assert world.coordinator.settled
+
+
+def test_a_job_that_ends_adds_no_pointer_again() -> None:
+    world = started(holds=[commands.AddPointer])
+    world.advance(0)
+    world.acknowledge(1)
+    world.send(events.JobEnded(JobStatus.CANCELED))
+    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
+    given = world.release(commands.AddPointer, error=unknown)
+    assert [type(each) for each in given] == [commands.CheckpointEnded, commands.ForgetPointers]
+    assert world.coordinator.ended and world.coordinator.wake_at_ms is None
 
 
 # --- failures that count ----------------------------------------------------------------------

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from tidegate.config.log import process_log
+from tidegate.driver.pool import WAITING_MAX
 from tidegate.driver.telling.job_log import OWN_BYTES, JobLog
 from tidegate.errors import UserError
 from tidegate.model.control import Logged, LogRecord
@@ -21,7 +23,7 @@ from tidegate.telemetry.log_lines import as_text
 from tidegate.testing.clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 SLOT = SlotId("one")
@@ -166,6 +168,64 @@ def test_all_is_added_to_a_file(tmp_path: Path, as_json: bool) -> None:
         assert first.endswith("INFO tidegate: job status status=RUNNING")
         assert "\n".join(second) == as_text(found)
         assert second[0].endswith("ERROR orders [map (2)]: it broke slot=one")
+
+
+def test_lines_of_the_driver_wait_for_the_pool_and_are_written_in_order() -> None:
+    """Its loop would stand still while nobody reads its standard error."""
+    written, calls = Written(), list[Callable[[], None]]()
+    job = made(written)
+    job.begin(LogSettings(), calls.append)
+    log = job.log.bind(job="orders")
+    for number in range(3):
+        log.warning("checkpoint failed", checkpoint=number)
+    log.debug("late message")
+    assert written.lines == [] and len(read(job)) == 3 and len(calls) == 1
+    calls.pop()()
+    assert [line.split(" {")[0] for _, line in written.lines] == [
+        *["checkpoint failed"] * 3,
+        "late message",
+    ]
+    job.end()
+    log.info("the end")
+    assert written.lines[-1] == ("info", "the end {'job': 'orders'}") and calls == []
+
+
+def test_lines_that_nobody_reads_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    written, calls = Written(), list[Callable[[], None]]()
+    job = made(written)
+    job.begin(LogSettings(), calls.append)
+    for _ in range(WAITING_MAX + 7):
+        job.log.info("checkpoint completed")
+    calls.pop()()
+    assert len(written.lines) == WAITING_MAX
+    assert capsys.readouterr().err == "tidegate: 7 more lines were logged\n"
+
+
+def test_an_error_that_is_written_later_has_its_traceback() -> None:
+    calls = list[Callable[[], None]]()
+    with capture_logs() as logs:
+        job = JobLog(ManualClock(), process_log())
+        job.begin(LogSettings(), calls.append)
+        try:
+            raise KeyError("row")
+        except KeyError as error:
+            raised = error
+            job.log.exception("it broke")
+            job.log.warning("it broke", exc_info=True)
+        calls.pop()()
+    assert [each["exc_info"] for each in logs] == [raised, raised]
+
+
+def test_a_standard_error_that_is_gone_holds_nothing_up() -> None:
+    class Gone(Written):
+        def __getattr__(self, level: str) -> Any:
+            raise BrokenPipeError
+
+    job = made(Gone())
+    job.begin(LogSettings(), lambda call: call())
+    job.log.info("one")
+    job.log.info("two")
+    assert read(job) == ["one", "two"]
 
 
 def test_a_file_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:

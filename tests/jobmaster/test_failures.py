@@ -9,10 +9,11 @@ from tests.jobmaster.failing import BROKEN, RESTARTS
 from tests.jobmaster.steps import pass_time
 from tests.worlds.jobmaster import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import AddPointer
-from tidegate.checkpoint.coordinator.events import CheckpointRequested, Woke
+from tidegate.checkpoint.coordinator.events import CheckpointRequested, PointerFailed, Woke
 from tidegate.errors import (
     PeerLost,
     SlotLost,
+    StorageFailed,
     UserCodeFailed,
 )
 from tidegate.jobmaster.commands import (
@@ -217,6 +218,11 @@ def test_a_restart_waits_until_it_is_known_whether_a_checkpoint_stands() -> None
     while world.waiting:
         world.deliver()
     world.wake_up_to(5_000)
+    unknown = StorageFailed("no answer")
+    world.send(PointerFailed(CheckpointId(1), unknown, outcome_unknown=True))
+    while len(world.of(AddPointer)) == 1:
+        world.wake_up_to(world.now_ms + 1_000)
+    world.waiting.clear()
     assert len(world.of(Deployed)) == 1
     world.send(pointer_added)
     assert world.of(Deployed)[1:] == [Deployed(1, 1, 6)]

@@ -75,12 +75,32 @@ tell(client.view().failures[0].error)
 client.cancel().result(60)
 """
 
+UNREAD = """
+import os
+completes(1)
+os.set_blocking(2, False)
+for size in (4096, 1):  # until not a byte more has room
+    try:
+        while True:
+            os.write(2, b"." * size)
+    except BlockingIOError:
+        pass
+os.set_blocking(2, True)
+try:
+    completes(10)
+    tell(client.view().status.value)
+except Exception as error:
+    tell(repr(error))
+os._exit(0)
+"""
+
 
 @contextmanager
-def program(text: str) -> Iterator[subprocess.Popen[str]]:
+def program(text: str, *, level: str = "warning") -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM + text],
-        env={**os.environ, "PYTHONPATH": "src"},
+        env={**os.environ, "PYTHONPATH": "src", "TIDEGATE_LOG_LEVEL": level},
+        stderr=subprocess.PIPE,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -102,6 +122,12 @@ def told(process: subprocess.Popen[str]) -> object:
 def test_a_program_that_holds_its_interpreter_for_longer_than_the_timeout_loses_no_slot() -> None:
     with program(HOLDS) as process:
         assert told(process) == ["RUNNING", 0, []]
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_a_driver_goes_on_while_nobody_reads_its_standard_error() -> None:
+    with program(UNREAD, level="info") as process:
+        assert told(process) == "RUNNING"
         assert process.wait(LIMIT_S) == 0
 
 

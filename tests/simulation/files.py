@@ -21,7 +21,7 @@ class WatchedFiles(dict[str, bytes]):
     and from whom. pointed: called with each checkpoint that a pointer names for the first time, and
     where it is. job: that counts. newest: of its checkpoints. status: as its last record tells.
     goes_back: whether it may go back behind damaged checkpoints. tear: the next file of state is
-    cut short, and its write fails.
+    cut short, and its write fails. leader: who wrote the last record.
     """
 
     def __init__(self, now_s: Callable[[], float], pointed: Callable[[int, str], None]) -> None:
@@ -38,6 +38,7 @@ class WatchedFiles(dict[str, bytes]):
         self.newest = self._next_id = 0
         self.status = ""
         self.goes_back = False
+        self.leader: Process | None = None
 
     def __setitem__(self, path: str, data: bytes) -> None:
         self.written_s[path] = self._now_s()
@@ -59,12 +60,19 @@ class WatchedFiles(dict[str, bytes]):
         elif before is None and "seal" not in (record := json.loads(data)):
             self._record(record)
 
+    def restored(self, checkpoint: int) -> None:
+        """A leader deploys subtasks with the state of this checkpoint, 0 for none."""
+        newest = max(self.pointers, default=0)
+        if self.leader is CURRENT.get() and checkpoint < newest and not self.goes_back:
+            self.faults.append(f"{checkpoint} is restored while the pointer of {newest} stands")
+
     def _record(self, record: dict[str, object]) -> None:
         if record["job"] != self.job:  # a fresh submission counts anew
             self.job = str(record["job"])
             self.newest = self._next_id = 0
             self.pointers = {}
         self.status = str(record["status"])
+        self.leader = CURRENT.get()
         completed: list[tuple[int, str, *tuple[bool, ...]]] = record["completed"]  # type: ignore[assignment]
         ids = [checkpoint for checkpoint, *_ in completed]
         back = bool(ids) and ids[-1] < self.newest and not self.goes_back

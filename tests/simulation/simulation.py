@@ -178,6 +178,12 @@ class _Simulation:
         count = chance.choice([1, 1, 2, 4, 8]) if kinds else 0
         befalls = [chance.choice(kinds) for _ in range(count)]
         troubles = [asyncio.ensure_future(self._trouble.befall(befalls))]
+        outages = Random(f"outages of {self._seed}")
+        if outages.random() < 0.15:
+            world.odds.storage_fails = world.odds.storage_fails or 1e-9
+            world.hangs_s = outages.choice([0.0, 0.0, 45.0])
+            outage = self._trouble.outage_after(outages.uniform(0.3, 4), outages.uniform(1, 6))
+            troubles.append(asyncio.ensure_future(outage))
         if self._losses is not None:
             troubles.append(asyncio.ensure_future(self._trouble.lose_slots(self._losses)))
         # Drawn apart, so that the other runs are still those that their seeds have always been.

@@ -78,6 +78,14 @@ class Trouble:
         world.calm = True
         world.board.losses = 0.0
 
+    async def outage_after(self, wait_s: float, for_s: float) -> None:
+        """No record of who leads, nor its answer, gets through for a while."""
+        await asyncio.sleep(wait_s)
+        self.befalls("outage", f"records are not written, or not answered, for {for_s:.3f} s")
+        self._world.outage = True
+        await asyncio.sleep(for_s)
+        self._world.outage = False
+
     async def lose_slots(self, chance: Random) -> None:
         """One slot or several die, a few times; also while others work for those that died."""
         for _ in range(chance.choice([1, 2, 3])):

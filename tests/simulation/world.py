@@ -76,12 +76,19 @@ class Trap:
 class Log:
     """A driver's log: what it says of checkpoints, with its time.
 
+    deployed: called with the checkpoint that subtasks are restored from, 0 for none.
     stop_failed: those given up because subtasks had stopped for a savepoint that was given up.
     """
 
-    def __init__(self, loop: SimulatedLoop, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        note: Callable[[str], None],
+        deployed: Callable[[int], None] = lambda restored: None,
+    ) -> None:
         self._loop = loop
         self._note = note
+        self._deployed = deployed
         self.completed: list[tuple[float, int]] = []
         self.failed: list[tuple[float, int | None, str]] = []
         self.stop_failed: set[int | None] = set()
@@ -93,6 +100,8 @@ class Log:
             self.failed.append((self._loop.now_s, facts["checkpoint"], facts["reason"]))
             if "Stop-with-savepoint failed" in facts["message"]:
                 self.stop_failed.add(facts["checkpoint"])
+        elif event == "subtasks deployed":
+            self._deployed(facts["restored"] or 0)
         elif "guests" in facts:
             self._note(f"{event}: {facts['guests']}")
 
@@ -137,7 +146,11 @@ class Incident:
 
 @dataclass(slots=True)
 class World:
-    """What drivers, slots and the outside share in one run. calm: nothing befalls it any more."""
+    """What drivers, slots and the outside share in one run. calm: nothing befalls it any more.
+
+    outage: the store of record chains loses each write, or its answer. hangs_s: instead of that,
+    a write takes so long, and happens then.
+    """
 
     loop: SimulatedLoop
     chance: Random
@@ -154,6 +167,8 @@ class World:
     cancelled_s: dict[Process, float] = field(default_factory=dict)
     closed: bool = False
     calm: bool = False
+    outage: bool = False
+    hangs_s: float = 0.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _names: Counter[str] = field(default_factory=Counter)
     _versions: dict[str, str] = field(default_factory=versions)
@@ -205,6 +220,9 @@ class World:
                 self.trap = None
                 return await self._trapped(trap, call)
         failing = not self.calm and chance.random() < odds.storage_fails
+        if self.outage and _step_of(call).startswith("FileSystemHaStore.create"):
+            await asyncio.sleep(self.hangs_s)
+            failing = failing or not self.hangs_s
         if failing:
             self.befell["storage"] += 1
             result = self._failing(call)
@@ -266,7 +284,7 @@ class World:
         """Another process that leads the job."""
         process = self.process("driver")
         stores = Stores(self.files)
-        started = SimulatedDriver(process, Log(self.loop, self.note))
+        started = SimulatedDriver(process, Log(self.loop, self.note, self.store.restored))
 
         async def chain(graph: JobGraph) -> object:
             directory = graph.settings.checkpoints.directory

@@ -217,6 +217,38 @@ def overheard(
     return cast("FilteringBoundLogger", _OverheardLog(log, hear, {}))
 
 
+class _LaterLog:
+    """Has lines written later, perhaps by another thread. later: takes calls that write a line."""
+
+    def __init__(
+        self, log: FilteringBoundLogger, later: Callable[[Callable[[], object]], None]
+    ) -> None:
+        self._log = log
+        self._later = later
+
+    def bind(self, **facts: object) -> _LaterLog:
+        return _LaterLog(self._log.bind(**facts), self._later)
+
+    def __getattr__(self, method: str) -> object:
+        if method != "debug" and method not in HEARD_LEVELS:
+            return getattr(self._log, method)
+
+        def told(event: str, **facts: object) -> None:
+            if method == "exception" or facts.get("exc_info") is True:
+                facts["exc_info"] = sys.exception()  # another thread handles none
+            # Looked up when it is written: loading structlog takes its time too.
+            self._later(lambda: getattr(self._log, method)(event, **facts))
+
+        return told
+
+
+def written_later(
+    log: FilteringBoundLogger, later: Callable[[Callable[[], object]], None]
+) -> FilteringBoundLogger:
+    """A logger for a loop, which must not wait for whoever reads what is logged."""
+    return cast("FilteringBoundLogger", _LaterLog(log, later))
+
+
 def logs_of_program() -> ProgramLogs:
     """Logging set-up of this process: levels, and a handler that writes to a standard stream.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from google_crc32c import value as crc32c
@@ -9,6 +10,7 @@ from google_crc32c import value as crc32c
 from flinkformat.frozen import frozen
 from tidegate.checkpoint.provenance import encoded, provenance_of
 from tidegate.errors import ConfigError, StorageFailed
+from tidegate.ha.patience import told
 from tidegate.model.descriptors import as_ours
 from tidegate.storage.secret_file import signing_key
 
@@ -76,11 +78,20 @@ class CheckpointFiles:
                 )
             return self._storage.initialize_savepoint_location(target, self._chance.bits64())
 
-        return await self._run_blocking(prepare)
+        where = command.target or self._settings.directory or ""
+        return await self._told(prepare, f"make the folder of {command.checkpoint}", where)
 
     async def write(self, metadata: CheckpointMetadata, location: str) -> Written:
         """Calls `write_snapshot` on the pool."""
-        return await self._run_blocking(lambda: write_snapshot(self._storage, metadata, location))
+        return await self._told(
+            lambda: write_snapshot(self._storage, metadata, location), "write _metadata", location
+        )
+
+    async def _told(self, call: Callable[[], T], what: str, where: str) -> T:
+        """A call on the pool that is told of while it does not return."""
+        answer = asyncio.ensure_future(self._run_blocking(call))
+        await told(answer, what, where, self._log)
+        return answer.result()
 
     async def discard(self, command: DiscardCheckpoint) -> None:
         location, files = command.location, command.files

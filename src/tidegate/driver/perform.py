@@ -227,6 +227,13 @@ class Performer:
             # Only a refusal of our own is certain: after any other error the pointer may stand.
             unknown = isinstance(error, OutcomeUnknown) or not isinstance(error, TidegateError)
             ours = as_ours(error, StorageFailed)
+            if unknown:
+                self._log.warning(
+                    "it is unknown whether the record of a checkpoint was written; it is written "
+                    "again, and nothing is restored before that is known",
+                    checkpoint=checkpoint,
+                    error=str(ours),
+                )
             self._inbox.post(PointerFailed(checkpoint, ours, outcome_unknown=unknown))
         else:
             self._inbox.post(PointerAdded(checkpoint))

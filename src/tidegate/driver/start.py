@@ -15,6 +15,7 @@ from tidegate.checkpoint.restore.fitting import check_hooks, fit, unclaimed
 from tidegate.driver.checkpoint_files import CheckpointFiles
 from tidegate.driver.starting.restore import LATEST, StartReader
 from tidegate.ha.leadership import HaWorld, Leadership, lead
+from tidegate.ha.patience import PatientStore
 from tidegate.loops.forms import choose
 from tidegate.model.settings import LoopForm
 
@@ -82,7 +83,7 @@ async def _lead(graph: JobGraph, world: DriverWorld, reader: StartReader) -> Lea
     settings = graph.settings
     return await lead(
         HaWorld(
-            store=await world.chain(graph),
+            store=PatientStore(await world.chain(graph), world.log),
             clock=world.clock,
             chance=world.chance,
             pause=lambda duration_ms: asyncio.sleep(duration_ms / 1000),

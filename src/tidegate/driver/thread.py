@@ -148,6 +148,7 @@ def _world(
     job_log: JobLog,
 ) -> DriverWorld:
     job_log.begin(graph.settings.slot.log, pool.submit)
+    stack.callback(job_log.end)
     stores = Stores(MemoryFiles())
 
     return DriverWorld(

@@ -11,8 +11,9 @@ and one checkpoint at a time is finished, each step durable before the next:
 
 A checkpoint exists once its pointer stands. Until then it can be given up, with one exception:
 while a pointer is being added nobody knows, so nothing aborts it and whoever wants to restore
-waits until ``settled``. The timeout runs from the trigger to the last acknowledgement; what follows
-is bounded by the retries of storage.
+waits until ``settled``. Where the outcome is unknown the pointer is added again, until the job
+ends. The timeout runs from the trigger to the last acknowledgement, and anew while metadata is
+written, for a store may hang.
 
 Source: checkpoint coordination §2 to §10, §16. What differs from Flink:
 
@@ -122,6 +123,8 @@ class CheckpointCoordinator:
         deadlines = [p.deadline_ms for p in self._pending.values() if p.may_expire()]
         if self._schedule.next_ms is not None:
             deadlines.append(self._schedule.next_ms)
+        if self._finisher.again_ms is not None:
+            deadlines.append(self._finisher.again_ms)
         return min(deadlines, default=None)
 
     def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
@@ -210,6 +213,9 @@ class CheckpointCoordinator:
         for pending in list(self._pending.values()):
             if pending.may_expire() and pending.deadline_ms <= self._now_ms:
                 self._abort(pending, FailureReason.CHECKPOINT_EXPIRED)
+        again_ms = self._finisher.again_ms
+        if again_ms is not None and again_ms <= self._now_ms:
+            self._out.append(self._finisher.add_again())
         if self._schedule.due(self._now_ms):
             self._submit(periodic_request(self._settings, self._now_ms))
 
@@ -268,6 +274,8 @@ class CheckpointCoordinator:
         self._readiness.end(status)
         self._reports.job_ended()
         self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        if (doubtful := self._finisher.doubtful()) is not None:
+            self._abort(doubtful, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, keep=True)
         if (request := self._triggers.end()) is not None:
             self._fail(request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
         assert not self._triggers.waiting, "nothing begins after the end"
@@ -458,7 +466,7 @@ class CheckpointCoordinator:
         pending = self._pending.get(message.checkpoint)
         if pending is None or not pending.acknowledgements.takes_part(message.execution):
             self._ignore(message, self._disposal.why_in_vain(message.checkpoint, pending))
-        elif not pending.may_expire():
+        elif pending.acknowledgements.complete:
             self._ignore(message, commands.Ignored.DUPLICATE)
         else:
             self._abort(pending, message.reason, message.message, execution=message.execution)
@@ -475,6 +483,9 @@ class CheckpointCoordinator:
         while (pending := self._finisher.next()) is not None:
             try:
                 self._out.append(self._finisher.write(pending))
+                # A savepoint is read back behind that, for which slots have as long once more.
+                times = 2 if pending.is_savepoint else 1
+                pending.deadline_ms = self._now_ms + times * self._settings.timeout_ms
             except Aborted as aborted:
                 self._abort(pending, FailureReason.of(aborted), str(aborted))
 
@@ -490,8 +501,8 @@ class CheckpointCoordinator:
                 self._finish_failed(checkpoint, Stage.WRITING, error)
             case events.PointerAdded(checkpoint):
                 self._complete(self._finisher.added(checkpoint))
-            case events.PointerFailed(checkpoint, error, outcome_unknown):
-                self._finish_failed(checkpoint, Stage.ADDING, error, keep=outcome_unknown)
+            case events.PointerFailed():
+                self._pointer_failed(event)
             case events.PointersForgotten():
                 self._out.extend(self._disposal.forgotten())
             case events.PointersNotForgotten():
@@ -500,6 +511,14 @@ class CheckpointCoordinator:
                 self._disposal.cleaned(checkpoint)
             case _:
                 assert_never(event)
+
+    def _pointer_failed(self, event: events.PointerFailed) -> None:
+        if event.outcome_unknown and self._readiness.ended is None:
+            self._finisher.in_doubt(event.checkpoint, self._now_ms)
+            return
+        # A later refusal, as of a deposed leader, says nothing of the first try.
+        keep = event.outcome_unknown or self._finisher.may_stand
+        self._finish_failed(event.checkpoint, Stage.ADDING, event.error, keep=keep)
 
     def _finish_failed(
         self, checkpoint: CheckpointId, stage: Stage, error: TidegateError, *, keep: bool = False

@@ -69,7 +69,8 @@ class Disposal:
 
     @property
     def cleaning(self) -> int:
-        return len(self._cleaning)
+        """Checkpoints that are being deleted, or will be once their store answers."""
+        return len(self._cleaning) + len(self._unanswered)
 
     @property
     def ending(self) -> bool:

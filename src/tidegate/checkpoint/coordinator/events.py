@@ -222,7 +222,7 @@ class PointerAdded:
 
 @frozen
 class PointerFailed:
-    """`AddPointer` failed. outcome_unknown: the pointer may stand all the same."""
+    """`AddPointer` failed. outcome_unknown: the pointer may stand, so it is added again."""
 
     checkpoint: CheckpointId
     error: TidegateError

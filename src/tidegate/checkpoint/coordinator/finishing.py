@@ -4,12 +4,15 @@
 
 Savepoints get no pointer, save the one with which the job stops: sinks commit on it, so a later
 failure has to restore from it.
+
+Where nobody knows whether the pointer was added, it is added again until that is known: a restore
+from an older checkpoint would have sinks undo what a later restore from this one counts on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flinkformat.frozen import frozen
 from tidegate.checkpoint.completed import CompletedCheckpoint
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.registry import SharedStateRegistry
     from tidegate.model.ids import CheckpointId
 
+AGAIN_MS: Final = 1_000
+"""How long after an unknown outcome the pointer is added again; doubled from then on."""
+
+AGAIN_MAX_MS: Final = 10_000
+
 
 @frozen
 class Finished:
@@ -38,9 +46,13 @@ class Finished:
 
 @dataclass(slots=True)
 class _Current:
+    """again_ms: when the pointer is added again; None unless that is next. wait_ms: before it."""
+
     pending: PendingCheckpoint
     metadata: CheckpointMetadata
     finished: Finished | None = None
+    wait_ms: int = 0
+    again_ms: int | None = None
 
 
 class Finisher:
@@ -100,8 +112,38 @@ class Finisher:
         if pending.is_savepoint and not pending.is_synchronous:
             return current.finished
         pending.enter(Stage.ADDING)
+        return self._add(completed)
+
+    def _add(self, completed: CompletedCheckpoint) -> AddPointer:
         retained = self._completed.retained_with(completed)
-        return AddPointer(pending.checkpoint, event.pointer, retained)
+        return AddPointer(completed.checkpoint, completed.pointer, retained)
+
+    @property
+    def may_stand(self) -> bool:
+        """True if a former try to add the pointer had an unknown outcome."""
+        return self._current is not None and self._current.wait_ms > 0
+
+    @property
+    def again_ms(self) -> int | None:
+        """Time at which the pointer is added again; None if it is not."""
+        return None if self._current is None else self._current.again_ms
+
+    def in_doubt(self, checkpoint: CheckpointId, now_ms: int) -> None:
+        """Its pointer may stand: it is added again a while later."""
+        current = self._expect(checkpoint, Stage.ADDING)
+        current.wait_ms = min(2 * current.wait_ms or AGAIN_MS, AGAIN_MAX_MS)
+        current.again_ms = now_ms + current.wait_ms
+
+    def add_again(self) -> AddPointer:
+        current = self._current
+        assert current is not None and current.again_ms is not None, "no pointer is in doubt"
+        assert current.finished is not None, "the metadata comes first"
+        current.again_ms = None
+        return self._add(current.finished.completed)
+
+    def doubtful(self) -> PendingCheckpoint | None:
+        """The checkpoint whose pointer would be added again; None while an answer is awaited."""
+        return None if self.again_ms is None or self._current is None else self._current.pending
 
     def added(self, checkpoint: CheckpointId) -> Finished:
         finished = self._expect(checkpoint, Stage.ADDING).finished

@@ -264,8 +264,8 @@ class PendingCheckpoint:
         return self.stage is Stage.ACKNOWLEDGING and self.acknowledgements.complete
 
     def may_expire(self) -> bool:
-        """True while it waits for somebody; its time counts up to the last acknowledgement."""
-        return self.stage not in (Stage.WAITING, Stage.WRITING, Stage.ADDING, Stage.DISPOSED)
+        """True while its time counts: to the last acknowledgement, and while it is written."""
+        return self.stage not in (Stage.WAITING, Stage.ADDING, Stage.DISPOSED)
 
     def enter(self, stage: Stage) -> None:
         """Moves one stage further, or to the end when it is disposed of."""

@@ -6,7 +6,9 @@ function that logs much does not push out why the job has failed.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import threading
 from collections import deque
 from heapq import merge
@@ -14,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config.log import HEARD_LEVELS, in_words, overheard
+from tidegate.config.log import HEARD_LEVELS, in_words, overheard, print_line, written_later
 from tidegate.driver.pool import PrintedLines, WaitingLines
 from tidegate.model.control import LogRecord
 
@@ -69,15 +71,34 @@ class JobLog:
         self._of_slots = _Kept(OWN_BYTES)
         self._printed: PrintedLines | None = None
         self._file: WaitingLines[LogRecord] | None = None
-        self.log: Final = overheard(log, self.add)
+        self._lines: WaitingLines[Callable[[], object]] | None = None
+        self.log: Final = overheard(written_later(log, self._later), self.add)
 
     def begin(self, settings: LogSettings, start: Callable[[Callable[[], None]], object]) -> None:
         """The job begins. start: runs a call on the driver's pool."""
         self._of_slots.bytes_max = settings.kept_bytes
         self._printed = PrintedLines(start)
+        self._lines = WaitingLines(start, self._write_lines)
         if settings.file is not None:
             file, as_json = settings.file, settings.as_json
             self._file = WaitingLines(start, lambda records: self._write(file, records, as_json))
+
+    def end(self) -> None:
+        """The pool is about to end: further lines of the driver are written at once."""
+        self._lines = None
+
+    def _later(self, write: Callable[[], object]) -> None:
+        if (lines := self._lines) is None:
+            write()
+        else:
+            lines.add([write])
+
+    def _write_lines(self, writes: Iterator[Callable[[], object]]) -> None:
+        for write in writes:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+                write()
+        if self._lines is not None and (left_out := self._lines.take_left_out()):
+            print_line(sys.stderr, f"tidegate: {left_out:,} more lines were logged")
 
     def add(self, method: str, event: str, facts: Mapping[str, object]) -> None:
         """An event of the driver. method: of a logger, such as ``warning``."""
