@@ -72,7 +72,8 @@ def test_the_states_of_a_chain_are_in_one_file_that_is_whole_when_they_are_ackno
             end += segment.state_size
         assert end == len(data) == acknowledged.figures.bytes_written
         assert {path: file.size for path, file in acknowledged.figures.checksums.items()} == {
-            place: end
+            place: end,
+            **{f"{place}@{each.start_position}": each.state_size for each in segments},
         }
         named = [
             path for state in (acknowledged.state or {}).values() for path in private_paths(state)
