@@ -65,15 +65,16 @@ def test_the_states_of_a_chain_are_in_one_file_that_is_whole_when_they_are_ackno
         assert f"{JOB}/chk-1/" in place
         segments = delegates(acknowledged)
         assert len(segments) == 3
-        end = 0
+        end, parts = 0, dict[str, int]()
         for segment in segments:
             assert isinstance(segment, SegmentFileStateHandle)
             assert (segment.file_path, segment.start_position) == (place, end)
+            parts[f"{place}@{end}"] = segment.state_size
             end += segment.state_size
         assert end == len(data) == acknowledged.figures.bytes_written
         assert {path: file.size for path, file in acknowledged.figures.checksums.items()} == {
             place: end,
-            **{f"{place}@{each.start_position}": each.state_size for each in segments},
+            **parts,
         }
         named = [
             path for state in (acknowledged.state or {}).values() for path in private_paths(state)
