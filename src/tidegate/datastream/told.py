@@ -51,6 +51,14 @@ _KNOWN_ELSEWHERE: Final = {
 """What pandas, Spark and SQL call it, in small letters without underscores."""
 
 
+def unfinished(kind: type, name: str, call: str) -> AttributeError:
+    """The error for a method that comes later in a chain of calls. call: what comes next in it."""
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if not name.startswith("_"):
+        text += f"; call {call} first"
+    return AttributeError(text, name=name, obj=None)
+
+
 def missing(kind: type, name: str, keyed: type, windowed: type) -> AttributeError:
     """The error for a method that a kind of stream lacks; it names who has it, or the nearest.
 
