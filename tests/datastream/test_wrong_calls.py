@@ -14,8 +14,10 @@ from tidegate import (
     FilterFunction,
     FlatMapFunction,
     GraphError,
+    JobExecutionResult,
     MapFunction,
     ProcessFunction,
+    RuntimeContext,
     StreamExecutionEnvironment,
     Time,
     UserCodeFailed,
@@ -178,6 +180,30 @@ def test_a_method_that_nobody_awaits_is_refused(call: Callable[[Any], object], t
 def test_a_method_of_elsewhere_is_told_with_ours(call: Callable[[Any], object], told: str) -> None:
     with pytest.raises(AttributeError, match=told):
         call(numbers(environment()))
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda env: env.add_source, "give from_source a Source in Python"),
+        (lambda env: env.create_input, "give from_source a Source in Python"),
+        (lambda env: env.register_cached_file, "read the file in a function's open"),
+        (lambda env: env.from_colection, "did you mean 'from_collection'"),
+        (lambda env: numbers(env).cache, "write its records to files"),
+        (lambda env: env.get_config().set_paralelism, "did you mean 'set_parallelism'"),
+        (
+            lambda env: env.get_checkpoint_config().set_checkpoint_intervall,
+            "set_checkpoint_interval",
+        ),
+        (lambda env: RuntimeContext(*[None] * 3).add_accumulator, r"get_metrics_group\(\).count"),
+        (lambda env: JobExecutionResult("1", 2).get_accumulator_result, "a side output"),
+    ],
+)
+def test_a_call_of_pyflink_that_is_missing_is_told_with_what_there_is(
+    call: Callable[[Any], object], told: str
+) -> None:
+    with pytest.raises(AttributeError, match=told):
+        call(environment())
 
 
 @pytest.mark.parametrize(
