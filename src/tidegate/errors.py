@@ -36,11 +36,16 @@ Beside ``AssertionError`` (a fault of our own) nothing else leaves the package.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flinkformat.errors import ConfigError as ConfigError
 from flinkformat.errors import DescribedError, UserError
 from flinkformat.errors import FormatError as FormatError
 from flinkformat.errors import GraphError as GraphError
 from flinkformat.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TidegateError = DescribedError
 """The root of the tree: an error that says what happened, where, and what to do about it.
@@ -54,6 +59,22 @@ def with_article(kind: type) -> str:
     if kind is type(None):
         return "None"
     return f"{'an' if kind.__name__[0] in 'aeioAEIO' else 'a'} {kind.__name__}"
+
+
+def missing_attribute(kind: type, name: str, instead: Mapping[str, str]) -> AttributeError:
+    """The error for a member that a class lacks; it names its replacement, or the nearest one.
+
+    instead: advice, by the name of what is lacking.
+    """
+    from difflib import get_close_matches
+
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if name in instead:
+        text += f"; {instead[name]}"
+    elif not name.startswith("_"):
+        alike = get_close_matches(name, [each for each in dir(kind) if each[0] != "_"], n=1)
+        text += f"; did you mean {alike[0]!r}?" if alike else ""
+    return AttributeError(text, name=name, obj=None)  # else Python guesses once more
 
 
 def as_error(raised: BaseException) -> Exception:

@@ -1,5 +1,7 @@
 """Windows as values."""
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,12 +9,16 @@ from hypothesis import strategies as st
 from tidegate import (
     CountWindow,
     Duration,
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
     GlobalWindow,
     GraphError,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     Time,
     TimeWindow,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
 
 
@@ -49,6 +55,19 @@ def test_assigners_take_times_and_durations() -> None:
     assert tumbling.slide_ms == tumbling.size_ms
     sliding = SlidingEventTimeWindows.of(Time.minutes(1), Time.seconds(10))
     assert sliding == SlidingEventTimeWindows(60_000, 10_000, 0)
+
+
+def test_arguments_have_pyflinks_names() -> None:
+    assert Time(milliseconds=5) == Time.milliseconds(5)
+    for tumbling in (TumblingEventTimeWindows, TumblingProcessingTimeWindows):
+        assert tumbling(size=10, offset=-5) == tumbling(10, -5)
+        assert tumbling(size=10) == tumbling.of(Time(10))
+        assert pickle.loads(pickle.dumps(tumbling(10, 1))) == tumbling(10, 1)
+    for sliding in (SlidingEventTimeWindows, SlidingProcessingTimeWindows):
+        assert sliding(size=10, slide=5, offset=1) == sliding(10, 5, 1)
+        assert sliding(size=10, slide=5) == sliding.of(Time(10), Time(5))
+    for sessions in (DynamicEventTimeSessionWindows, DynamicProcessingTimeSessionWindows):
+        assert sessions(session_window_time_gap_extractor=abs).gap_ms(-3) == 3
 
 
 @pytest.mark.parametrize(("size", "slide", "offset"), [(0, 1, 0), (10, 0, 0), (10, 5, 5)])

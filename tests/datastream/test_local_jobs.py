@@ -287,7 +287,9 @@ def test_what_cannot_be_sent_is_refused_before_anything_starts() -> None:
 def test_execute_gives_the_id_of_the_job_that_ran() -> None:
     env = local()
     env.from_collection([1]).map(str)
-    client = env.execute_async("one")
+    client: Any = env.execute_async("one")
+    with pytest.raises(AttributeError, match="count with get_metrics_group"):
+        client.get_accumulators()
     result = client.get_job_execution_result().result(100)
     assert len(bytes.fromhex(result.get_job_id())) == 16
     assert client.view().job == client.get_job_id() == result.get_job_id()

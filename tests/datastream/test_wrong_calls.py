@@ -14,8 +14,10 @@ from tidegate import (
     FilterFunction,
     FlatMapFunction,
     GraphError,
+    JobExecutionResult,
     MapFunction,
     ProcessFunction,
+    RuntimeContext,
     StreamExecutionEnvironment,
     Time,
     UserCodeFailed,
@@ -69,6 +71,9 @@ class Awaited(FlatMapFunction[int, Any]):
         (lambda env, s: env.from_source("x.csv"), "from_source takes a source, not 'x.csv'"),
         (lambda env, s: s.connect(5), "connect takes a stream, not 5"),
         (lambda env, s: s.union(5), "union takes a stream, not 5"),
+        (lambda env, s: s.key_by(abs).interval_join(5), "interval_join takes a stream, not 5"),
+        (lambda env, s: s.key_by(abs).interval_join(s), "Call key_by on it first"),
+        (lambda env, s: s.key_by(abs).as_of_join(s), "Call key_by on it first"),
         (lambda env, s: s.join([1]), r"join takes a stream, not \[1\]"),
         (lambda env, s: s.co_group(None), "co_group takes a stream, not None"),
         (lambda env, s: s.uid(7), "uid takes a text, not 7"),
@@ -166,11 +171,39 @@ def test_a_method_that_nobody_awaits_is_refused(call: Callable[[Any], object], t
         (lambda s: s.groupBy, "did you mean 'key_by'"),
         (lambda s: s.group_by, "did you mean 'key_by'"),
         (lambda s: s.foreach, "did you mean 'add_sink'"),
+        (lambda s: s.key_by(abs).interval_join(s.key_by(abs)).process, "call between first"),
+        (lambda s: s.join(s).window, "call where first"),
+        (lambda s: s.join(s).where(abs).window, "call equal_to first"),
+        (lambda s: s.co_group(s).where(abs).equal_to(abs).apply, "call window first"),
     ],
 )
 def test_a_method_of_elsewhere_is_told_with_ours(call: Callable[[Any], object], told: str) -> None:
     with pytest.raises(AttributeError, match=told):
         call(numbers(environment()))
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda env: env.add_source, "give from_source a Source in Python"),
+        (lambda env: env.create_input, "give from_source a Source in Python"),
+        (lambda env: env.register_cached_file, "read the file in a function's open"),
+        (lambda env: env.from_colection, "did you mean 'from_collection'"),
+        (lambda env: numbers(env).cache, "write its records to files"),
+        (lambda env: env.get_config().set_paralelism, "did you mean 'set_parallelism'"),
+        (
+            lambda env: env.get_checkpoint_config().set_checkpoint_intervall,
+            "set_checkpoint_interval",
+        ),
+        (lambda env: RuntimeContext(*[None] * 3).add_accumulator, r"get_metrics_group\(\).count"),
+        (lambda env: JobExecutionResult("1", 2).get_accumulator_result, "a side output"),
+    ],
+)
+def test_a_call_of_pyflink_that_is_missing_is_told_with_what_there_is(
+    call: Callable[[Any], object], told: str
+) -> None:
+    with pytest.raises(AttributeError, match=told):
+        call(environment())
 
 
 @pytest.mark.parametrize(

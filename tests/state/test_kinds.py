@@ -83,7 +83,7 @@ def test_a_map_is_written_read_and_emptied() -> None:
     assert state.is_empty() and state.get("x") is None and not state.contains("x")
     state.put("x", 1)
     state.put_all({"y": 2})
-    state.put_all([("z", 3)])
+    state.put_all(dict_value=[("z", 3)])
     assert dict(state.items()) == {"x": 1, "y": 2, "z": 3}
     assert list(state.keys()) == list(state) == ["x", "y", "z"]
     assert list(state.values()) == [1, 2, 3]

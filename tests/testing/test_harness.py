@@ -32,6 +32,15 @@ from tidegate.testing import ManualClock, OperatorHarness
 LATE = OutputTag[Any]("late")
 
 
+@pytest.mark.parametrize(
+    ("build", "inputs"), [(lambda a, b: a.union(b).map(str), 1), (lambda a: a.map(str), 2)]
+)
+def test_a_step_of_another_number_of_streams_is_told_to_name_it(build: Any, inputs: int) -> None:
+    with pytest.raises(GraphError, match=f"The step does not take {inputs} stream") as refused:
+        OperatorHarness(build, inputs=inputs)
+    assert "inputs=2" in refused.value.remedy
+
+
 class Count(KeyedProcessFunction[str, tuple[object, ...]]):
     """Counts each word, and says 50 ms and 10 ms of either time later that it did."""
 

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator  # noqa: TC003 - read at run time
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated, Any, NamedTuple, NewType, Optional
+from typing import Annotated, Any, ClassVar, NamedTuple, NewType, Optional
 
 import pytest
 
@@ -59,6 +59,39 @@ class WithAnything:
     count: object
 
 
+@dataclass
+class Node:
+    root: ClassVar[Node | None]
+    name: str
+    next: Node | None = None
+
+
+class Tree(NamedTuple):
+    name: str
+    children: list[Tree]
+
+
+@dataclass
+class Chicken:
+    eggs: dict[str, list[Egg]]
+
+
+class Egg(NamedTuple):
+    inside: Chicken
+
+
+@dataclass
+class Forest:
+    tree: Tree
+    area: int
+
+
+@dataclass
+class Known:
+    first: ClassVar[Known]
+    name: str
+
+
 class Ordinary:
     pass
 
@@ -103,6 +136,12 @@ class Longer(Point):
         (WithComputed, PICKLED),
         (WithAnything, PICKLED),
         (Longer, PICKLED),
+        (Node, PICKLED),
+        (Tree, PICKLED),
+        (Chicken, PICKLED),
+        (Egg, PICKLED),
+        (Forest, PICKLED),
+        (tuple[int, Node], PICKLED),
     ],
     ids=str,
 )
@@ -123,6 +162,10 @@ def test_records_know_their_fields_and_defaults() -> None:
     wider = type_of_hint(Wider)
     assert isinstance(wider, RecordTypeInfo)
     assert wider.field_names == ("count", "points", "note")
+
+
+def test_a_constant_of_its_own_class_is_no_field_of_a_record() -> None:
+    assert type_of_hint(Known).children == (Types.STRING(),)
 
 
 def test_a_class_known_only_where_it_was_written_is_pickled() -> None:

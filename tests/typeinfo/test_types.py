@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import pickle
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 from tidegate.errors import GraphError
 from tidegate.typeinfo.types import (
@@ -61,6 +65,32 @@ def test_a_row_type_knows_its_fields() -> None:
 def test_names_that_do_not_fit_the_fields_are_refused(names: list[str]) -> None:
     with pytest.raises(GraphError, match="can't be named"):
         Types.ROW_NAMED(names, [Types.INT(), Types.INT()])
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: Types.LIST(Types.INT), "Types.LIST takes types, not Types.INT"),
+        (lambda: Types.LIST(int), "Types.LIST takes types, not int"),
+        (lambda: Types.OBJECT_ARRAY(3), "Types.OBJECT_ARRAY takes types, not 3"),
+        (lambda: Types.MAP(Types.STRING(), Types.INT), "Types.MAP takes types, not Types.INT"),
+        (lambda: Types.ROW([Types.INT, Types.INT()]), "Types.ROW takes types, not Types.INT"),
+        (lambda: Types.ROW([Types.INT(), int]), "Types.ROW takes types, not int"),
+        (lambda: Types.ROW(Types.INT()), "Types.ROW takes a list of types, not Integer"),
+        (lambda: Types.ROW_NAMED(["n"], [Types.INT]), "Types.ROW_NAMED takes types, not Types"),
+        (lambda: Types.TUPLE([Types.INT, Types.STRING]), "Types.TUPLE takes types, not Types.INT"),
+        (lambda: Types.TUPLE(Types.INT), "Types.TUPLE takes a list of types, not Types.INT"),
+        (lambda: Types.PRIMITIVE_ARRAY(Types.STRING()), "is for numbers and truth values, not Str"),
+        (lambda: Types.PRIMITIVE_ARRAY(Types.INT), "PRIMITIVE_ARRAY takes types, not Types.INT"),
+        (lambda: Types.BASIC_ARRAY(Types.ROW([Types.INT()])), "is for basic types, not RowType"),
+    ],
+)
+def test_parts_that_are_no_types_are_refused(make: Callable[[], object], what: str) -> None:
+    with pytest.raises(GraphError) as refused:
+        make()
+    assert what in refused.value.what
+    assert refused.value.where.startswith("Types.")
+    assert refused.value.remedy
 
 
 def test_a_pickled_part_is_found_however_deep() -> None:

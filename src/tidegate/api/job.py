@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from flinkformat.frozen import frozen
 from flinkformat.snapshots import SavepointFormatType
+from tidegate.errors import missing_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
@@ -189,6 +190,17 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+_ACCUMULATORS: Final = (
+    "count with get_metrics_group().counter(name) in a function, or emit to a side output"
+)
+NOT_OF_A_JOB: Final = {
+    "get_accumulators": _ACCUMULATORS,
+    "get_accumulator_result": _ACCUMULATORS,
+    "get_all_accumulator_results": _ACCUMULATORS,
+}
+"""Calls of PyFlink that jobs and their results lack, and what is there instead."""
+
+
 @frozen(repr=False)
 class JobExecutionResult:
     """End of a job. runtime_ms: from submission to the end. savepoint: that it has ended with."""
@@ -197,6 +209,11 @@ class JobExecutionResult:
     runtime_ms: int
     summary: JobSummary | None = None
     savepoint: str | None = None
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(type(self), name, NOT_OF_A_JOB)
 
     def __repr__(self) -> str:
         told = f"job {self.job_id} ended after {self.runtime_ms / 1_000:.1f} s"

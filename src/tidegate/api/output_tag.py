@@ -9,6 +9,7 @@ from tidegate.errors import GraphError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ class OutputTag(Generic[T]):
     """Names a side output: a function yields ``(tag, value)``, ``get_side_output(tag)`` reads it.
 
     Tags of one id are the same output. type_info: of the values (a list: of the fields of a tuple);
-    None for any. Raises GraphError for an empty id.
+    None for any. Raises GraphError for an empty id, and for what is no type.
 
     >>> late = OutputTag("late")
     """
@@ -37,10 +38,12 @@ class OutputTag(Generic[T]):
     def __init__(self, tag_id: str, type_info: TypeInformation[T]) -> None: ...
     @overload
     def __init__(
-        self: OutputTag[Any], tag_id: str, type_info: Sequence[TypeInformation] | None = None
+        self: OutputTag[Any],
+        tag_id: str,
+        type_info: TypeHint | Sequence[TypeInformation] | None = None,
     ) -> None: ...
     def __init__(
-        self, tag_id: str, type_info: TypeInformation | Sequence[TypeInformation] | None = None
+        self, tag_id: str, type_info: TypeHint | Sequence[TypeInformation] | None = None
     ) -> None:
         if not tag_id or not isinstance(tag_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GraphError(
@@ -48,13 +51,13 @@ class OutputTag(Generic[T]):
                 where="OutputTag",
                 remedy="Give it a name.",
             )
-        from tidegate.typeinfo.types import TupleTypeInfo, TypeInformation
+        from tidegate.typeinfo.types import TypeInformation
 
         self.tag_id = tag_id
         self.type_info = (
             type_info
             if type_info is None or isinstance(type_info, TypeInformation)
-            else TupleTypeInfo(type_info)
+            else _declared(type_info)
         )
         MADE.any = True
 
@@ -75,6 +78,15 @@ class OutputTag(Generic[T]):
 
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r})"
+
+
+def _declared(given: TypeHint | Sequence[TypeInformation]) -> TypeInformation | None:
+    from tidegate.typeinfo.hints import declared_type
+    from tidegate.typeinfo.types import Types
+
+    if isinstance(given, list | tuple):
+        return Types.TUPLE(given)
+    return declared_type(cast("TypeHint", given), where="OutputTag")
 
 
 def is_aside(result: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tidegate.config import checkpointing, execution
 from tidegate.config.configuration import Configuration
@@ -32,7 +32,7 @@ from tidegate.datastream.program import (
 from tidegate.datastream.settings.configs import CheckpointConfig, ExecutionConfig
 from tidegate.datastream.spark_frames import spark_session
 from tidegate.datastream.steps import ends
-from tidegate.errors import ConfigError, StorageFailed, UserError
+from tidegate.errors import ConfigError, StorageFailed, UserError, missing_attribute
 from tidegate.graph.runtime import load_runtime, prepare_local
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
@@ -67,6 +67,13 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
+
+_INSTEAD: Final = {
+    "add_source": "it takes a Java object: give from_source a Source in Python, or use generate",
+    "create_input": "it takes a Java object: give from_source a Source in Python, or use generate",
+    "register_cached_file": "read the file in a function's open",
+}
+"""Calls of PyFlink that are not here."""
 
 
 class StreamExecutionEnvironment:
@@ -643,6 +650,11 @@ class StreamExecutionEnvironment:
             NodeKind.SOURCE, name, operator, stateful=True, parallelism_max=parallelism_max
         )
         return DataStream(self, self._program, made, type_info or source.produced_type)
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(type(self), name, _INSTEAD)
 
     def _translated(
         self, operators: tuple[OperatorTransformation, ...], job_name: str | None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from flinkformat.frozen import frozen
 from tidegate.api.functions.co_functions import CoGroupFunction, JoinFunction, ProcessJoinFunction
 from tidegate.api.functions.window_functions import WindowFunction
 from tidegate.config.spans import Span, millis_of
+from tidegate.datastream import told
 from tidegate.datastream.checking import checks, types
 from tidegate.datastream.steps.functions import Adapter
 from tidegate.datastream.windowed import WindowedStream
@@ -35,12 +36,26 @@ W = TypeVar("W")
 P = TypeVar("P", bound="_PairWindows[Any, Any]")
 
 
+class _Unfinished:
+    """Base of streams in the midst of a chain of calls. _next_call: the next one."""
+
+    __slots__ = ()
+    _next_call: ClassVar[str]
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise told.unfinished(type(self), name, self._next_call)
+
+
 # --- of about the same event time ---
 
 
 @frozen
-class IntervalJoin(Generic[T, S]):
+class IntervalJoin(_Unfinished, Generic[T, S]):
     """Two keyed streams, before it is said how far apart a pair may be; of ``interval_join``."""
+
+    _next_call = "between"
 
     left: KeyedStream[T]
     right: KeyedStream[S]
@@ -117,11 +132,13 @@ class IntervalJoined(Generic[T, S]):
 
 
 @frozen
-class JoinedStreams(Generic[W]):
+class JoinedStreams(_Unfinished, Generic[W]):
     """Two streams, before it is said what they have in common; made by ``join``, ``co_group``.
 
     ending: what comes once they have windows.
     """
+
+    _next_call = "where"
 
     first: DataStream[Any]
     second: DataStream[Any]
@@ -137,8 +154,10 @@ class JoinedStreams(Generic[W]):
 
 
 @frozen
-class JoinedWhere(Generic[W]):
+class JoinedWhere(_Unfinished, Generic[W]):
     """Two streams, one of them with keys; made by ``where``."""
+
+    _next_call = "equal_to"
 
     first: KeyedStream[Any]
     second: DataStream[Any]
@@ -155,8 +174,10 @@ class JoinedWhere(Generic[W]):
 
 
 @frozen
-class JoinedEqualTo(Generic[W]):
+class JoinedEqualTo(_Unfinished, Generic[W]):
     """Two streams with keys; made by ``equal_to``."""
+
+    _next_call = "window"
 
     first: KeyedStream[Any]
     second: KeyedStream[Any]

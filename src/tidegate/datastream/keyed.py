@@ -253,6 +253,7 @@ class KeyedStream(DataStream[T]):
         """
         from tidegate.datastream import joined
 
+        checks.check_stream(other_stream, KeyedStream, "interval_join")
         return joined.IntervalJoin(self, other_stream)
 
     def deduplicate(self, ttl: Span | None = None) -> DataStream[T]:

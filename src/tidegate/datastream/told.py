@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
+from tidegate.errors import missing_attribute
 from tidegate.graph.transformations import (
     OperatorTransformation,
     PartitionTransformation,
@@ -51,6 +52,17 @@ _KNOWN_ELSEWHERE: Final = {
 """What pandas, Spark and SQL call it, in small letters without underscores."""
 
 
+_NOT_HERE: Final = {"cache": "write its records to files, as with FileSink, and read those"}
+
+
+def unfinished(kind: type, name: str, call: str) -> AttributeError:
+    """The error for a method that comes later in a chain of calls. call: what comes next in it."""
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if not name.startswith("_"):
+        text += f"; call {call} first"
+    return AttributeError(text, name=name, obj=None)
+
+
 def missing(kind: type, name: str, keyed: type, windowed: type) -> AttributeError:
     """The error for a method that a kind of stream lacks; it names who has it, or the nearest.
 
@@ -59,6 +71,8 @@ def missing(kind: type, name: str, keyed: type, windowed: type) -> AttributeErro
     text = f"{kind.__name__!r} object has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(text)
+    if name in _NOT_HERE:
+        return missing_attribute(kind, name, _NOT_HERE)
     near = _KNOWN_ELSEWHERE.get(name.replace("_", "").lower())
     if near is not None:
         text += f"; did you mean {near!r}?"

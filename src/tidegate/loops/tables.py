@@ -294,8 +294,8 @@ class MapValues(PartedValues):
         else:
             entries[key] = value
 
-    def put_all(self, entries: Any) -> None:
-        added = dict(entries)
+    def put_all(self, dict_value: Any) -> None:
+        added = dict(dict_value)
         held = self._edit()
         if held is not None:
             held.update(added)

@@ -52,6 +52,9 @@ class Time:
 
     span_ms: int
 
+    def __init__(self, milliseconds: int) -> None:
+        object.__setattr__(self, "span_ms", milliseconds)
+
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
         """A span of this many milliseconds."""

@@ -11,6 +11,7 @@ import asyncio
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
@@ -618,6 +619,16 @@ def the_step(
     """Ids of the streams, the one operator that a program makes of them, its inputs by port."""
     env = StreamExecutionEnvironment.local(parallelism)
     sources = [env.from_collection(list[object]()) for _ in range(inputs)]
+    try:
+        signature(build).bind(*sources)
+    except ValueError:  # a builtin, which says nothing
+        pass
+    except TypeError as error:
+        raise GraphError(
+            f"The step does not take {inputs} stream{'' if inputs == 1 else 's'}: {error}",
+            where="OperatorHarness",
+            remedy="Say how many streams it takes, such as inputs=2.",
+        ) from None
     made = build(*sources)
     step, *given = (
         stream._step("OperatorHarness")  # pyright: ignore[reportPrivateUsage]  # no seam for users

@@ -182,10 +182,12 @@ def _is_own(method: object, inherited: object) -> bool:
 
 
 def _record(kind: Any, type_of: Callable[[object], TypeInformation]) -> TypeInformation:
-    """Record type of a class, or a pickled type if a field is one.
+    """Record type of a class, or a pickled type if a field is one, or holds another such record.
 
     type_of: type of a field's hint.
     """
+    if _holds_itself(kind):
+        return PICKLED
     form: typing.Literal["dataclass", "namedtuple"]
     if _is_named_tuple(kind):
         form, names, defaulted = "namedtuple", kind._fields, frozenset[str](kind._field_defaults)
@@ -194,11 +196,34 @@ def _record(kind: Any, type_of: Callable[[object], TypeInformation]) -> TypeInfo
         if not all(each.init for each in fields):
             return PICKLED
         names, defaulted = tuple(each.name for each in fields), _defaulted(fields)
-    hints = _hints(kind)
-    types_of_fields = tuple(type_of(hints.get(name, object)) for name in names)
+    types_of_fields = tuple(map(type_of, _field_hints(kind)))
     if PICKLED in types_of_fields:
         return PICKLED
     return RecordTypeInfo(kind.__qualname__, form, names, types_of_fields, defaulted, kind)
+
+
+def _field_hints(kind: Any) -> list[object]:
+    named = _is_named_tuple(kind)
+    names = kind._fields if named else [each.name for each in dataclasses.fields(kind)]
+    hints = _hints(kind)
+    return [hints.get(name, object) for name in names]
+
+
+def _holds_itself(kind: type) -> bool:
+    """True if a field of a record may hold such a record, itself or in its parts."""
+    seen: set[object] = set()
+    left = _field_hints(kind)
+    while left:
+        hint = left.pop()
+        if hint is kind:
+            return True
+        left += typing.get_args(hint)
+        if isinstance(hint, typing.NewType):
+            left.append(hint.__supertype__)
+        if isinstance(hint, type) and hint not in seen and _is_record(hint):
+            seen.add(hint)
+            left += _field_hints(hint)
+    return False
 
 
 def _defaulted(fields: Iterable[dataclasses.Field[Any]]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from tidegate.errors import GraphError
 if TYPE_CHECKING:
     import datetime
     import decimal
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from typing_extensions import TypeVar
 
@@ -355,46 +355,90 @@ class Types:
     @staticmethod
     def ROW(field_types: Sequence[TypeInformation]) -> RowTypeInfo:
         """Type of a `Row` with the fields f0, f1, ..."""
-        return RowTypeInfo(field_types)
+        return RowTypeInfo(_parts(field_types, "Types.ROW"))
 
     @staticmethod
     def ROW_NAMED(
         field_names: Sequence[str], field_types: Sequence[TypeInformation]
     ) -> RowTypeInfo:
         """Type of a `Row` with named fields."""
-        return RowTypeInfo(field_types, field_names)
+        return RowTypeInfo(_parts(field_types, "Types.ROW_NAMED"), field_names)
 
     @staticmethod
     def TUPLE(field_types: Sequence[TypeInformation]) -> TupleTypeInfo:
         """Type of a `tuple` of this length."""
-        return TupleTypeInfo(field_types)
+        return TupleTypeInfo(_parts(field_types, "Types.TUPLE"))
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation[Any]:
         """Type of a `list` of numbers or truth values; of BYTE, `bytes`."""
-        return PrimitiveArrayTypeInfo(element_type)
+        element = _part(element_type, "Types.PRIMITIVE_ARRAY")
+        if element not in _PRIMITIVE:
+            raise _not_for("Types.PRIMITIVE_ARRAY", "numbers and truth values", element)
+        return PrimitiveArrayTypeInfo(element)
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation[E]) -> TypeInformation[list[E]]:
         """Type of a `list` whose elements have a basic type."""
-        return ListTypeInfo(element_type, "BasicArrayTypeInfo")
+        element = _part(element_type, "Types.BASIC_ARRAY")
+        if not isinstance(element, BasicTypeInfo):
+            raise _not_for("Types.BASIC_ARRAY", "basic types", element)
+        return ListTypeInfo(element, "BasicArrayTypeInfo")
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation[E]) -> TypeInformation[list[E]]:
         """Type of a `list` of any type."""
-        return ListTypeInfo(element_type, "ObjectArrayTypeInfo")
+        return ListTypeInfo(_part(element_type, "Types.OBJECT_ARRAY"), "ObjectArrayTypeInfo")
 
     @staticmethod
     def MAP(
         key_type_info: TypeInformation[K], value_type_info: TypeInformation[V]
     ) -> TypeInformation[dict[K, V]]:
         """Type of a `dict` with these keys and values."""
-        return MapTypeInfo(key_type_info, value_type_info)
+        return MapTypeInfo(_part(key_type_info, "Types.MAP"), _part(value_type_info, "Types.MAP"))
 
     @staticmethod
     def LIST(element_type_info: TypeInformation[E]) -> TypeInformation[list[E]]:
         """Type of a `list` with these elements."""
-        return ListTypeInfo(element_type_info)
+        return ListTypeInfo(_part(element_type_info, "Types.LIST"))
+
+
+_PRIMITIVE: Final = frozenset({BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, CHAR})
+
+
+def _parts(given: Iterable[object], where: str) -> list[TypeInformation]:
+    """Types of parts as a program gives them. Raises GraphError for what is no type."""
+    try:
+        parts = list(given)
+    except TypeError:
+        raise GraphError(
+            f"{where} takes a list of types, not {_shown(given)}",
+            where=where,
+            remedy="Give one for each field, such as [Types.STRING(), Types.LONG()].",
+        ) from None
+    return [_part(each, where) for each in parts]
+
+
+def _part(given: object, where: str) -> TypeInformation:
+    if not isinstance(given, TypeInformation):
+        raise GraphError(
+            f"{where} takes types, not {_shown(given)}",
+            where=where,
+            remedy="Give one of Types, with its parentheses, such as Types.LONG().",
+        )
+    return given
+
+
+def _shown(given: object) -> str:
+    return str(getattr(given, "__qualname__", None) or repr(given))
+
+
+def _not_for(where: str, parts: str, element: TypeInformation) -> GraphError:
+    return GraphError(
+        f"{where} is for {parts}, not {element}",
+        where=where,
+        remedy="Take Types.OBJECT_ARRAY or Types.LIST for elements of any type.",
+    )
 
 
 def written_as(type_info: TypeInformation) -> TypeInformation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from tidegate.api.state.descriptors import (
     ListStateDescriptor,
@@ -17,7 +17,7 @@ from tidegate.api.state.descriptors import (
     ValueStateDescriptor,
     declared,
 )
-from tidegate.errors import UserError, with_article
+from tidegate.errors import UserError, missing_attribute, with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,6 +89,19 @@ class KeyedStateStore(ABC):
         return self._keyed_state(state_descriptor, kind, call)
 
 
+_COUNTER: Final = "count with get_metrics_group().counter(name), or emit to a side output"
+_INSTEAD: Final = {
+    "add_accumulator": _COUNTER,
+    "get_accumulator": _COUNTER,
+    "get_int_counter": _COUNTER,
+    "get_long_counter": _COUNTER,
+    "get_double_counter": _COUNTER,
+    "get_histogram": _COUNTER,
+    "get_distributed_cache": "read the file in open",
+}
+"""Calls of Flink that are not here."""
+
+
 class RuntimeContext(KeyedStateStore):
     """Place of a function in the job, and its state. Passed to ``open``."""
 
@@ -96,6 +109,11 @@ class RuntimeContext(KeyedStateStore):
         self._info = info
         self._state = state
         self._metrics = metrics
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(type(self), name, _INSTEAD)
 
     def get_job_id(self) -> str:
         """Id of the job, 32 hexadecimal digits."""

@@ -188,7 +188,7 @@ class MapState(State, Protocol[K, V]):
         """Sets the value of a map key."""
         ...
 
-    def put_all(self, entries: Iterable[tuple[K, V]] | dict[K, V]) -> None:
+    def put_all(self, dict_value: Iterable[tuple[K, V]] | dict[K, V]) -> None:
         """Sets the values of several map keys."""
         ...
 
@@ -369,7 +369,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V], Protocol[K, V]):
         """Sets the value of a key."""
         ...
 
-    def put_all(self, entries: Iterable[tuple[K, V]] | dict[K, V]) -> None:
+    def put_all(self, dict_value: Iterable[tuple[K, V]] | dict[K, V]) -> None:
         """Sets the values of several keys."""
         ...
 

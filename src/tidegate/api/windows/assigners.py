@@ -130,10 +130,14 @@ class AlignedWindows(_TimeWindows):
         return self.windows_of(self._time(timestamp, context))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class _Tumbling(AlignedWindows):
     size_ms: int
-    offset_ms: int = 0
+    offset_ms: int
+
+    def __init__(self, size: int, offset: int = 0) -> None:
+        object.__setattr__(self, "size_ms", size)
+        object.__setattr__(self, "offset_ms", offset)
 
     @classmethod
     def of(cls, size: Span, offset: Span | None = None) -> Self:
@@ -149,11 +153,16 @@ class _Tumbling(AlignedWindows):
         return self.size_ms
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class _Sliding(AlignedWindows):
     size_ms: int
     slide_ms: int
-    offset_ms: int = 0
+    offset_ms: int
+
+    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
+        object.__setattr__(self, "size_ms", size)
+        object.__setattr__(self, "slide_ms", slide)
+        object.__setattr__(self, "offset_ms", offset)
 
     @classmethod
     def of(cls, size: Span, slide: Span, offset: Span | None = None) -> Self:
@@ -274,11 +283,15 @@ class ProcessingTimeSessionWindows(_FixedGap):
 
 
 class _DynamicGap(SessionWindows):
-    def __init__(self, extractor: SessionWindowTimeGapExtractor | Callable[[Any], int]) -> None:
-        extract = getattr(extractor, "extract", extractor)
+    def __init__(
+        self,
+        session_window_time_gap_extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> None:
+        given = session_window_time_gap_extractor
+        extract = getattr(given, "extract", given)
         if not callable(extract):
             raise GraphError(
-                f"{extractor!r} extracts no gap",
+                f"{given!r} extracts no gap",
                 where=type(self).__name__,
                 remedy="Give a SessionWindowTimeGapExtractor or a function of the record.",
             )

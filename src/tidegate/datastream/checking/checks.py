@@ -256,6 +256,8 @@ def check_source(given: object, call: str) -> None:
 
 def check_stream(given: object, kind: type | tuple[type, ...], call: str) -> None:
     if not isinstance(given, kind):
+        if hasattr(given, "key_by"):
+            raise _takes(call, "a keyed stream", given, "Call key_by on it first.")
         remedy = "Make one of it first, such as with env.from_collection."
         raise _takes(call, "a stream", given, remedy)
 

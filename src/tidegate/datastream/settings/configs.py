@@ -12,7 +12,7 @@ from tidegate.config.option import ConfigOption
 from tidegate.config.spans import millis_of
 from tidegate.config.values import DurationType, TextType
 from tidegate.datastream.settings.strategies import FileSystemCheckpointStorage
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, missing_attribute
 from tidegate.model.duration import Duration
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ class CheckpointConfig:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(type(self), name, {})
 
     def __repr__(self) -> str:
         if not self.is_checkpointing_enabled():
@@ -213,6 +218,11 @@ class ExecutionConfig:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(type(self), name, {})
 
     def __repr__(self) -> str:
         return f"ExecutionConfig({self._configuration})"

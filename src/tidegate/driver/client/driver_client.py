@@ -10,6 +10,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkformat.snapshots import SavepointFormatType
+from tidegate.api.job import NOT_OF_A_JOB
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.config.log import process_log
 from tidegate.config.threads import thread_stacks
@@ -28,6 +29,7 @@ from tidegate.errors import (
     StorageFailed,
     TidegateError,
     UserCodeFailed,
+    missing_attribute,
 )
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
@@ -82,6 +84,11 @@ class DriverClient:
         )
         self._url: str | None = None
         self._buffers: dict[str, ResultBuffer] = {}
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(type(self), name, NOT_OF_A_JOB)
 
     def __repr__(self) -> str:
         state = "has ended" if self._ended.done() else "has not ended"

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark import InheritableThread
 
-from tidegate.api.job import JobExecutionResult
+from tidegate.api.job import NOT_OF_A_JOB, JobExecutionResult
 from tidegate.clock import SystemClock
 from tidegate.config.threads import thread_stacks
 from tidegate.driver.client.onlookers import Onlookers
 from tidegate.driver.telling.report import summary_of, tell_end
-from tidegate.errors import ConfigError, JobCanceled, JobFailed, TidegateError
+from tidegate.errors import ConfigError, JobCanceled, JobFailed, TidegateError, missing_attribute
 from tidegate.jobmaster.life import cancelled, failed_for_good
 from tidegate.model.control import JobStatus
 from tidegate.rest.serve import archive, rest_server
 from tidegate.slot.driver_link import as_ours
 from tidegate.spark.batch.driver import BatchDriver
-from tidegate.spark.batch.job import BatchJob, check
+from tidegate.spark.batch.job import BatchJob
 from tidegate.spark.batch.start import read_start
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def start_batch(
 
     Raises what stands in its way: ConfigError, GraphError, StorageFailed, RestoreRefused.
     """
-    check(graph)
     onlookers = Onlookers(graph, rest_server(graph), archive(graph))
     try:
         client = BatchClient(graph, access, place, ending, shipment, onlookers)
@@ -99,6 +98,11 @@ class BatchClient:
     def start(self) -> None:
         self._thread.start()
         self._onlookers.open(self, self._driver.lead.epoch)
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(type(self), name, NOT_OF_A_JOB)
 
     def __repr__(self) -> str:
         status = self._driver.progress.status.value

@@ -160,8 +160,8 @@ class DiskMapState:
             self._table.more += 1
         part[key] = value
 
-    def put_all(self, entries: Iterable[Pair] | dict[object, object]) -> None:
-        for key, value in dict(entries).items():
+    def put_all(self, dict_value: Iterable[Pair] | dict[object, object]) -> None:
+        for key, value in dict(dict_value).items():
             self.put(key, value)
 
     def remove(self, key: object) -> None:

@@ -324,8 +324,8 @@ class TableMapState:
         else:
             entries[key] = value
 
-    def put_all(self, entries: Iterable[tuple[object, object]] | dict[object, object]) -> None:
-        added = dict(entries)
+    def put_all(self, dict_value: Iterable[tuple[object, object]] | dict[object, object]) -> None:
+        added = dict(dict_value)
         held = self._edit()
         if held is not None:
             held.update(added)

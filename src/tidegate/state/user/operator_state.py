@@ -79,8 +79,8 @@ class SubtaskBroadcastState:
     def put(self, key: object, value: object) -> None:
         self._entries[key] = value
 
-    def put_all(self, entries: Iterable[tuple[object, object]] | dict[object, object]) -> None:
-        self._entries.update(entries)
+    def put_all(self, dict_value: Iterable[tuple[object, object]] | dict[object, object]) -> None:
+        self._entries.update(dict_value)
 
     def remove(self, key: object) -> None:
         self._entries.pop(key, None)

@@ -396,9 +396,9 @@ class TtlMapState:
     def put(self, key: object, value: object) -> None:
         self._held.put(key, (self._life.access(), value))
 
-    def put_all(self, entries: Iterable[tuple[object, object]] | dict[object, object]) -> None:
+    def put_all(self, dict_value: Iterable[tuple[object, object]] | dict[object, object]) -> None:
         now = self._life.access()
-        self._held.put_all({key: (now, value) for key, value in dict(entries).items()})
+        self._held.put_all({key: (now, value) for key, value in dict(dict_value).items()})
 
     def remove(self, key: object) -> None:
         self._held.remove(key)
