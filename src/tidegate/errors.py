@@ -56,6 +56,10 @@ def with_article(kind: type) -> str:
     return f"{'an' if kind.__name__[0] in 'aeioAEIO' else 'a'} {kind.__name__}"
 
 
+class CallInterrupted(BaseException):
+    """Raised inside of a user's function whose subtask is cancelled; passes `except Exception`."""
+
+
 def as_error(raised: BaseException) -> Exception:
     """An exception as an error that a future can hold and that does not end the loop."""
     if isinstance(raised, Exception) and not isinstance(raised, StopIteration):

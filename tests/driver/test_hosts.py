@@ -47,7 +47,7 @@ def executions(attempt: int, epoch: int = 1) -> tuple[ExecutionId, ...]:
 class Coordinator:
     """Writes down what it hears; raises what it is told to."""
 
-    def __init__(self, context: CoordinatorContext, raises: dict[str, Exception]) -> None:
+    def __init__(self, context: CoordinatorContext, raises: dict[str, BaseException]) -> None:
         self.context = context
         self.heard: list[object] = []
         self._raises = raises
@@ -86,7 +86,7 @@ class Coordinator:
 class World:
     """The hosts, what they posted, and the coordinators that were made."""
 
-    def __init__(self, **raises: Exception) -> None:
+    def __init__(self, **raises: BaseException) -> None:
         self.posted: list[JobEvent] = []
         self.made: list[Coordinator] = []
         self.blocked: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
@@ -229,6 +229,17 @@ async def test_a_snapshot_is_answered_once_with_the_state_or_the_failure() -> No
     (answer,) = failing.posted
     assert isinstance(answer, CoordinatorSnapshotFailed) and answer.checkpoint == 2
     assert "ValueError: no" in str(answer.error) and "numbers" in str(answer.error)
+
+
+@on_loop
+async def test_a_coordinator_that_ends_the_program_has_failed() -> None:
+    world = World(start=SystemExit(5), snapshot=SystemExit(6), close=SystemExit(7))
+    world.start()
+    world.hosts.snapshot(OPERATOR, CheckpointId(1))
+    world.hosts.close()
+    started, answer = world.posted
+    assert isinstance(started, CoordinatorFailed) and "SystemExit(5)" in str(started.error)
+    assert isinstance(answer, CoordinatorSnapshotFailed) and "SystemExit(6)" in str(answer.error)
 
 
 @on_loop

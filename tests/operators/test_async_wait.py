@@ -239,14 +239,17 @@ def test_a_function_may_give_results_for_a_timeout(world: World) -> None:
     assert world.monotonic_ms() < 60
 
 
-def test_what_a_timeout_raises_is_the_functions_failure(world: World) -> None:
+@pytest.mark.parametrize("kind", [LookupError, SystemExit])
+def test_what_a_timeout_raises_is_the_functions_failure(
+    world: World, kind: type[BaseException]
+) -> None:
     class Strict(Patient):
         def timeout(self, value: int) -> list[object]:
-            raise LookupError(f"nothing about {value}")
+            raise kind(f"nothing about {value}")
 
     step = Step(Strict(), world, timeout_ms=50)
     step.rows(200)
-    with pytest.raises(UserCodeFailed, match="raised LookupError: nothing about 200") as caught:
+    with pytest.raises(UserCodeFailed, match=f"{kind.__name__}: nothing about 200") as caught:
         step.pass_time(60)
     assert caught.value.where == "operator 'step', at the row 200"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from tests.slot.cluster import Cluster, run
@@ -15,8 +16,6 @@ from tidegate.slot.subtask import hosted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    import pytest
 
 
 class Leaving(Recorder):
@@ -36,10 +35,11 @@ def told_of(leave: Callable[[], Awaitable[None]], patch: pytest.MonkeyPatch) -> 
 
     async def work(cluster: Cluster) -> None:
         (slot,) = await cluster.start("a")
-        for execution in await cluster.deploy([slot]):
-            cluster.tell(slot, Cancel(execution))
-            await cluster.changed_to(execution, ExecutionState.CANCELED)
+        executions = await cluster.deploy([slot])
         with capture_logs() as logs:
+            for execution in executions:
+                cluster.tell(slot, Cancel(execution))
+                await cluster.changed_to(execution, ExecutionState.CANCELED)
             await cluster.nothing_is_beside(slot)
         told.extend(entry["event"] for entry in logs)
         assert cluster.holds(slot) == []
@@ -67,6 +67,21 @@ def test_what_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("no connection")
 
     assert told_of(failing, monkeypatch) == ["closing an operator failed"]
+
+
+@pytest.mark.parametrize("raised", [SystemExit(2), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_what_is_no_exception_is_told_too(
+    raised: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at_once() -> Any:
+        raise raised
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+        raise raised
+
+    assert told_of(at_once, monkeypatch) == ["closing an operator failed"]
+    assert told_of(later, monkeypatch) == ["closing an operator failed"]
 
 
 def test_what_takes_too_long_is_given_up_and_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from tidegate.config.log import print_line
+from tidegate.errors import as_error
 from tidegate.model.control import STDERR
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class DriverPool:
             if future.set_running_or_notify_cancel():
                 try:
                     result = call()
-                except BaseException as error:
-                    future.set_exception(error)
+                except BaseException as raised:
+                    future.set_exception(as_error(raised))
                 else:
                     future.set_result(result)
 

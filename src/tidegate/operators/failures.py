@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from tidegate.api.rows.batches import raised, shown
-from tidegate.errors import FailedCall, TidegateError, UserCodeFailed, with_article
+from tidegate.errors import (
+    CallInterrupted,
+    FailedCall,
+    TidegateError,
+    UserCodeFailed,
+    with_article,
+)
 from tidegate.loops.forms import PACKAGE
 from tidegate.typeinfo.copies import ReturnedLazily
 
@@ -18,6 +24,9 @@ if TYPE_CHECKING:
 
 TEXTS: Final = frozenset({str, bytes})
 """What is iterable and yet no iterable of records."""
+
+_FROM_OUTSIDE: Final = CallInterrupted, GeneratorExit, KeyboardInterrupt
+"""What ends a call and is not raised by the function itself."""
 
 _OURS: Final = (str(Path(__file__).resolve().parents[1]), f"{PACKAGE}/")
 """What names of our files begin with: as they are, and as compiled modules name themselves."""
@@ -32,7 +41,7 @@ class ReturnedBeside(Exception):
 
 
 def user_code_failed(
-    error: Exception,
+    error: BaseException,
     *,
     operator: str,
     row: object = None,
@@ -46,8 +55,11 @@ def user_code_failed(
     that failed, where it was given no row. returned: what a function that gives any number of
     records has returned last, which may be what is wrong. at: place of the row in the batch that
     the operator was given, where it is known. An error of our own, such as an unfit
-    state, is what it says already and is given back as it is.
+    state, is what it says already and is given back as it is. Raises what has ended the call from
+    outside.
     """
+    if isinstance(error, _FROM_OUTSIDE):
+        raise error
     if isinstance(error, TidegateError):
         return error
     failure = _in_words(error, operator, row, call, returned)
@@ -56,7 +68,7 @@ def user_code_failed(
 
 
 def _in_words(
-    error: Exception, operator: str, row: object, call: str, returned: object
+    error: BaseException, operator: str, row: object, call: str, returned: object
 ) -> UserCodeFailed:
     place = f"in its {call}" if call else f"at the row {shown(row)}"
     if isinstance(error, ReturnedBeside):
@@ -88,7 +100,7 @@ def _in_words(
     )
 
 
-def _timeless(error: Exception) -> str:
+def _timeless(error: BaseException) -> str:
     """Hint for a failure in arithmetic with the event time of a record that has none."""
     frames = traceback.extract_tb(error.__traceback__)
     asked = bool(frames) and "timestamp()" in (frames[-1].line or "")

@@ -17,7 +17,7 @@ from tidegate.checkpoint.coordinator.events import (
     CoordinatorSnapshotTaken,
     OperatorEventSent,
 )
-from tidegate.errors import CheckpointAborted
+from tidegate.errors import CheckpointAborted, as_error
 from tidegate.jobmaster.events import CoordinatorFailed
 from tidegate.model.descriptors import as_ours
 
@@ -100,8 +100,8 @@ class CoordinatorHosts:
             if host is None:
                 raise CheckpointAborted("JOB_FAILOVER_REGION", "its coordinator is closed")
             data = host.coordinator.snapshot(checkpoint)
-        except Exception as error:
-            failure = self.as_ours(error, operator)
+        except BaseException as raised:
+            failure = self.as_ours(as_error(raised), operator)
             self.post(CoordinatorSnapshotFailed(checkpoint, operator, failure))
         else:
             self.post(CoordinatorSnapshotTaken(checkpoint, operator, data))
@@ -174,14 +174,14 @@ class _Host:
         if not self.closed:
             try:
                 call()
-            except Exception as error:
-                self.fail(error)
+            except BaseException as raised:
+                self.fail(as_error(raised))
 
     def close(self) -> None:
         self.report_backlog(False)  # the next one begins without
         if self._coordinator is not None:
             # A failure of what is closed is nobody's: the job goes on with another, or is over.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):
                 self._coordinator.close()
 
     # --- CoordinatorContext ---

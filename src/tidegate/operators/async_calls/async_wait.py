@@ -37,6 +37,7 @@ from tidegate.operators.async_calls.call_places import (
     InProcesses,
     OnLoop,
     OnThreads,
+    cancelled,
     gives_coroutines,
 )
 from tidegate.operators.async_calls.call_processes import CallProcesses
@@ -282,7 +283,9 @@ class AsyncWaitOperator(FunctionOperator):
         for place in reversed(self._open_places):
             try:
                 await place.close()
-            except Exception as error:
+            except BaseException as error:
+                if cancelled():
+                    raise
                 raise user_code_failed(error, operator=self._name, call="close") from error
 
 

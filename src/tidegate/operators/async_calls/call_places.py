@@ -67,7 +67,9 @@ class OnLoop:
         attempt.began()
         try:
             return await self._call(argument)
-        except SystemExit as raised:
+        except (Exception, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as raised:  # the loop would end with some of them
             raise as_error(raised) from None
 
     async def close(self) -> None:
@@ -162,7 +164,7 @@ def opened(function: object, context: CallContext) -> Awaitable[None] | None:
         return None
     try:
         left = function.open(context)
-    except Exception as error:
+    except BaseException as error:
         raise user_code_failed(error, operator=context.name, call="open") from error
     return _awaited(left, context.name) if isawaitable(left) else None
 
@@ -170,9 +172,17 @@ def opened(function: object, context: CallContext) -> Awaitable[None] | None:
 async def _awaited(left: Awaitable[object], operator: str) -> None:
     try:
         await left
-    except (Exception, SystemExit) as raised:
-        error = as_error(raised)
+    except BaseException as error:
+        if cancelled():
+            raise
         raise user_code_failed(error, operator=operator, call="open") from error
+
+
+def cancelled() -> bool:
+    """True if somebody cancels the running task, even if its time has just run out as well."""
+    task = asyncio.current_task()
+    assert task is not None, "asked in a task"
+    return task.cancelling() > 0
 
 
 async def closed(function: object) -> None:

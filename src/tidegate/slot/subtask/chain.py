@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.api.operator import Pause
 from tidegate.api.pieces import PIECE_S, ROWS_UNBOUNDED, TURN_S, Intake
 from tidegate.api.rows.batches import copied
+from tidegate.errors import as_error
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
 from tidegate.slot.subtask.work import Work
 
@@ -360,8 +361,8 @@ class Chain:
         for each in self._opened:
             try:
                 left = each.operator.close()
-            except Exception as error:
-                log_failed_close(log, error)
+            except BaseException as raised:
+                log_failed_close(log, as_error(raised))
             else:
                 closing += [] if left is None else [left]
         for each in self.operators:

@@ -366,15 +366,23 @@ async def await_closing(
 ) -> None:
     """Wait for what operators leave when they are closed, each for a bounded time."""
     for each in closing:
-        try:
-            await asyncio.wait_for(each, CLOSE_LIMIT_S)
-        except TimeoutError:
-            log.warning(
-                "closing an operator takes too long and is abandoned; check its 'close'",
-                waited_s=CLOSE_LIMIT_S,
-            )
-        except Exception as error:
-            log_failed_close(log, error)
+        await guarded(closed_in_time(each, log), lambda error: log_failed_close(log, error))
+
+
+async def closed_in_time(
+    closing: Awaitable[None], log: structlog.typing.FilteringBoundLogger
+) -> None:
+    limit = asyncio.timeout(CLOSE_LIMIT_S)  # `wait_for` makes a task, in which sys.exit ends all
+    try:
+        async with limit:
+            await closing
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        log.warning(
+            "closing an operator takes too long and is abandoned; check its 'close'",
+            waited_s=CLOSE_LIMIT_S,
+        )
 
 
 async def close_after_calls(
