@@ -352,17 +352,14 @@ class Chain:
             self._opened.append(each)
             each.operator.open(each.context)
 
-    def close(self, log: structlog.typing.FilteringBoundLogger) -> list[Awaitable[None]]:
-        """Close what was opened; the result is what is left to be awaited.
-
-        Errors are logged, since the end of the subtask has its own reason.
-        """
+    def close(self, failed: Callable[[Exception], object]) -> list[Awaitable[None]]:
+        """Close what was opened; the result is what is left to be awaited. failed: gets errors."""
         closing: list[Awaitable[None]] = []
         for each in self._opened:
             try:
                 left = each.operator.close()
             except BaseException as raised:
-                log_failed_close(log, as_error(raised))
+                failed(as_error(raised))
             else:
                 closing += [] if left is None else [left]
         for each in self.operators:

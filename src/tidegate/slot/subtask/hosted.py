@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import (
@@ -148,15 +149,44 @@ class HostedSubtask:
 
     def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
         """Tell the driver; of a subtask that is over nothing is left."""
-        figures = self.subtask.figures if state.is_terminal else None
-        metrics = self.subtask.metrics.read() if state.is_terminal else {}
-        if state.is_terminal:
-            self._forget()
+        if not state.is_terminal:
+            self._driver.send(SubtaskChanged(self.execution, state, error))
+            return
+        figures, metrics = self.subtask.figures, self.subtask.metrics.read()
         changed = SubtaskChanged(self.execution, state, error, figures=figures, metrics=metrics)
+        if state is not ExecutionState.FINISHED:
+            if closing := self._forget(self._log_failed_close):
+                self._beside.run(closing)
+            self._driver.send(changed)
+            return
+        failures: list[Exception] = []
+        if closing := self._forget(failures.append):
+            self._beside.run(self._tell_closed(closing, changed, failures))
+        else:
+            self._tell_finished(changed, failures)
+
+    async def _tell_closed(
+        self, closing: Awaitable[None], changed: SubtaskChanged, failures: list[Exception]
+    ) -> None:
+        await closing
+        self._tell_finished(changed, failures)
+
+    def _tell_finished(self, changed: SubtaskChanged, failures: list[Exception]) -> None:
+        """Tell the driver; what closing has raised fails a subtask that had come to its end."""
+        for error in failures[1:]:
+            self._log_failed_close(error)
+        if failures:
+            failure = as_ours(failures[0], self.deployment.task_name)
+            changed = replace(changed, state=ExecutionState.FAILED, error=failure)
         self._driver.send(changed)
 
-    def _forget(self) -> None:
+    def _log_failed_close(self, error: Exception) -> None:
+        log_failed_close(self.log, error)
+
+    def _forget(self, failed: Callable[[Exception], object]) -> Coroutine[Any, Any, None] | None:
+        """Close everything; the result is what is left to be awaited. failed: gets errors."""
         calls, subtask = self._rounds.calls, self.subtask
+        closing: Coroutine[Any, Any, None] | None = None
         self._rounds.forget(self.execution)
         calls.closing(self.execution)
         for snapshot in self._snapshots.values():
@@ -172,10 +202,11 @@ class HostedSubtask:
         self._reader.give_up()
         self._blocking.give_up()
         if self._blocking.under_way:
-            self._beside.run(close_after_calls(self.subtask.chain, self._blocking, self.log))
-        elif closing := subtask.chain.close(self.log):
-            self._beside.run(await_closing(closing, self.log))
+            closing = close_after_calls(subtask.chain, self._blocking, self.log, failed)
+        elif left := subtask.chain.close(failed):
+            closing = await_closing(left, self.log, failed)
         calls.closed(self.execution)
+        return closing
 
     # --- the host of its parts ---
 
@@ -362,11 +393,13 @@ def restore(subtask: Subtask, reader: StateReader) -> None:
 
 
 async def await_closing(
-    closing: Sequence[Awaitable[None]], log: structlog.typing.FilteringBoundLogger
+    closing: Sequence[Awaitable[None]],
+    log: structlog.typing.FilteringBoundLogger,
+    failed: Callable[[Exception], object],
 ) -> None:
     """Wait for what operators leave when they are closed, each for a bounded time."""
     for each in closing:
-        await guarded(closed_in_time(each, log), lambda error: log_failed_close(log, error))
+        await guarded(closed_in_time(each, log), failed)
 
 
 async def closed_in_time(
@@ -386,11 +419,17 @@ async def closed_in_time(
 
 
 async def close_after_calls(
-    chain: Chain, calls: BlockingCalls, log: structlog.typing.FilteringBoundLogger
+    chain: Chain,
+    calls: BlockingCalls,
+    log: structlog.typing.FilteringBoundLogger,
+    failed: Callable[[Exception], object],
 ) -> None:
-    """Close what operators have opened once no call that they made on the pool is under way."""
+    """Close what operators have opened once no call that they made on the pool is under way.
+
+    failed: gets what closing raises.
+    """
     if await calls.ended(CALL_LIMIT_S):
-        await await_closing(chain.close(log), log)
+        await await_closing(chain.close(failed), log, failed)
     else:
         log.warning(
             "a subtask has ended, but its call to a file or service is still running; its "
