@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from tidegate.api.rows.batches import raised, shown
 from tidegate.errors import (
-    CallInterrupted,
+    FROM_OUTSIDE,
     FailedCall,
     TidegateError,
     UserCodeFailed,
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 TEXTS: Final = frozenset({str, bytes})
 """What is iterable and yet no iterable of records."""
-
-_FROM_OUTSIDE: Final = CallInterrupted, GeneratorExit, KeyboardInterrupt
-"""What ends a call and is not raised by the function itself."""
 
 _OURS: Final = (str(Path(__file__).resolve().parents[1]), f"{PACKAGE}/")
 """What names of our files begin with: as they are, and as compiled modules name themselves."""
@@ -58,7 +55,7 @@ def user_code_failed(
     state, is what it says already and is given back as it is. Raises what has ended the call from
     outside.
     """
-    if isinstance(error, _FROM_OUTSIDE):
+    if isinstance(error, FROM_OUTSIDE):
         raise error
     if isinstance(error, TidegateError):
         return error
