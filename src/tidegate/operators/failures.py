@@ -80,7 +80,8 @@ def _in_words(
         return UserCodeFailed(
             f"the function of operator '{operator}' returned a {error.kind} where a record is due",
             where=f"operator '{operator}', {place}",
-            remedy="Use flat_map for a generator, AsyncDataStream for an `async def`.",
+            remedy="Use flat_map for a generator, AsyncDataStream for an `async def`. Within one, "
+            "await the call of another.",
         )
     if returned is not None and not are_records(returned):
         return UserCodeFailed(

@@ -10,6 +10,7 @@ more records than may be called now, the others wait, and the input is held back
 from __future__ import annotations
 
 import asyncio
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api import ship
@@ -253,19 +254,29 @@ class AsyncWaitOperator(FunctionOperator):
 
     async def _perform(self, call: Call) -> None:
         try:
-            results = await self._attempts.outcome(call)
+            call.results = self._owned(await self._attempts.outcome(call), call.value)
         except UserCodeFailed as error:
             if self.dead_letters is None:
                 raise
             letter = DeadLetter(f"operator '{self._name}'", error.what, value=call.value)
             call.results = [(self.dead_letters, letter)]
             self._letters.inc()
-        else:
-            call.results = results if self._own is None else list(map(self._own, results))
         self._queue.done(call)
         self._context.tasks.wake()
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
+
+    def _owned(self, results: list[object], value: object) -> list[object]:
+        """The results as the next operator's own. Raises UserCodeFailed for what has no copy."""
+        if self._own is None:
+            return results
+        try:
+            return list(map(self._own, results))
+        except Exception as error:
+            for result in results:
+                if iscoroutine(result):
+                    result.close()  # or Python tells of it, apart from the failure
+            raise user_code_failed(error, operator=self._name, row=value) from error
 
     # --- checkpoints ---
 
