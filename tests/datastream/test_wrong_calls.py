@@ -15,9 +15,11 @@ from tidegate import (
     FlatMapFunction,
     GraphError,
     MapFunction,
+    OutputTag,
     ProcessFunction,
     StreamExecutionEnvironment,
     Time,
+    Types,
     UserCodeFailed,
 )
 from tidegate.connectors import PrintSink
@@ -32,6 +34,11 @@ def generator(value: int) -> Iterator[int]:
 
 async def coroutine(value: int) -> list[int]:
     return [value]
+
+
+class Passing(ProcessFunction[int, int]):
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[int]:
+        yield value
 
 
 class Generating(MapFunction[int, Any]):
@@ -258,3 +265,12 @@ def test_a_filter_that_returns_nothing_is_refused(call: Callable[[Any], object])
 )
 def test_a_filter_that_may_return_something_is_taken(function: Callable[[Any], object]) -> None:
     assert numbers(environment()).filter(function).get_name() == "Filter"
+
+
+def test_side_outputs_of_one_id_have_one_type() -> None:
+    step = numbers(environment()).process(Passing())
+    step.get_side_output(OutputTag("odd", Types.LONG()))
+    step.get_side_output(OutputTag("odd"))
+    step.get_side_output(OutputTag("odd", Types.LONG()))
+    with pytest.raises(GraphError, match="id 'odd' was asked for before as Long, and now as S"):
+        step.get_side_output(OutputTag("odd", Types.STRING()))
