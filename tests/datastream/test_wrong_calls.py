@@ -22,9 +22,10 @@ from tidegate import (
     Types,
     UserCodeFailed,
 )
-from tidegate.connectors import PrintSink
+from tidegate.connectors import NumberSequenceSource, PrintSink
 from tidegate.testing import OperatorHarness
 
+NUMBERS = NumberSequenceSource(1, 5)
 Call = Callable[[StreamExecutionEnvironment, Any], object]
 
 
@@ -89,6 +90,8 @@ class Awaited(FlatMapFunction[int, Any]):
         (lambda env, s: s.set_description(5), "set_description takes a text, not 5"),
         (lambda env, s: s.slot_sharing_group(5), "a text or a SlotSharingGroup, not 5"),
         (lambda env, s: s.print(5), "print takes a text, not 5"),
+        (lambda env, s: env.from_source(NUMBERS, None, None), "source_name takes a text, not None"),
+        (lambda env, s: env.from_source(NUMBERS, source_name=5), "source_name takes a text, not 5"),
         (lambda env, s: env.generate(5), "generate takes a plain function, not int"),
         (lambda env, s: env.generate(generator), "generator is a generator function"),
         (lambda env, s: env.generate(coroutine), "coroutine is an `async def`"),
