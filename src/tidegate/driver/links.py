@@ -8,6 +8,7 @@ import pickle
 from itertools import count
 from typing import TYPE_CHECKING, Final, cast
 
+from tidegate.driver.gone import GoneSlots
 from tidegate.errors import (
     ConfigError,
     DriverUnreachable,
@@ -75,7 +76,7 @@ class SlotLinks:
         self._guards: dict[SlotId, Wire] = {}
         self._long_calls: dict[SlotId, LongCall | None] = {}
         self._untold: dict[SlotId, list[bytes]] = {}
-        self._offered: set[str] = set()
+        self.gone: Final = GoneSlots(self.left, tells_ends=provider.tells_ends)
         self._closed = False
         self._versions = versions()
         self.read_backs: Final = ReadBacks(self.send)
@@ -146,17 +147,19 @@ class SlotLinks:
             wire.close()
 
     def _request_failed(self, request: str, error: TidegateError, final: bool) -> None:
-        """A slot's process has ended; news only where the slot had not offered itself."""
-        if request not in self._offered:
-            # Once a slot has come, it is about one node, or the network for a while.
-            of_node = isinstance(error, DriverUnreachable | ConfigError)
-            final = final and not (of_node and self._offered)
-            self._post(SlotRequestFailed(error, final))
+        """A slot's process has ended; the reason of a lost one where the slot had come."""
+        if self.gone.has_offered(request):
+            self.gone.process_ended(request, error.what)
+            return
+        # Once a slot has come, it is about one node, or the network for a while.
+        of_node = isinstance(error, DriverUnreachable | ConfigError)
+        final = final and not (of_node and self.gone.any_offered)
+        self._post(SlotRequestFailed(error, final))
 
     # --- for the handlers ---
 
     def offered(self, offer: Offer, wire: Wire) -> None:
-        self._offered.add(offer.request)
+        self.gone.offered(offer.slot, offer.request)
         mismatch = _mismatch(offer, self._versions)
         self._wires[offer.slot] = wire
         if mismatch is not None:
@@ -239,8 +242,7 @@ class _SlotHandler:
     def on_closed(self, error: PeerLost | None) -> None:
         self._links.ended(self._wire)
         if self._slot is not None and error is not None:
-            lost = SlotLost(f"slot {self._slot} is gone: {error.what}")
-            self._links.left(self._slot, lost)
+            self._links.gone.broke(self._slot, error)
 
 
 def _mismatch(offer: Offer, ours: Mapping[str, str]) -> SlotLost | None:

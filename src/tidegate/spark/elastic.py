@@ -157,6 +157,8 @@ class SparkRuntime:
 class ElasticProvider:
     """The `SlotProvider` that submits a Spark job a slot."""
 
+    tells_ends = False
+
     def __init__(
         self,
         access: SparkAccess,
