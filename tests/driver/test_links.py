@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from tests.driver.world import IdleProvider
-from tidegate.driver import gone
+from tidegate.driver import links
 from tidegate.driver.links import SlotLinks
 from tidegate.errors import ConfigError, DriverUnreachable, PeerLost, SlotLost, TidegateError
 from tidegate.jobmaster.events import CancelRequested, JobEvent, SlotLeft, SlotRequestFailed
@@ -236,7 +236,7 @@ def test_a_lost_slot_is_told_with_the_end_of_its_process(ends_first: bool) -> No
 def test_a_lost_slot_of_whose_process_nothing_is_heard_is_told_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gone, "KNOWN_S", 0)
+    monkeypatch.setattr(links, "KNOWN_S", 0)
 
     async def test(world: World) -> None:
         caller = await world.offered()

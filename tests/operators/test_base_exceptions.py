@@ -21,8 +21,8 @@ from tidegate.operators.map import (
 from tidegate.operators.process.process_functions import ProcessOperator
 
 
-def skipped(value: object) -> Any:
-    pytest.skip(f"not {value}")
+def failed(value: object) -> Any:
+    pytest.fail(f"not {value}")
 
 
 class Process(ProcessFunction[Any, Any]):
@@ -33,10 +33,10 @@ class Process(ProcessFunction[Any, Any]):
 @pytest.mark.parametrize(
     ("make", "raised"),
     [
-        (lambda: MapOperator(skipped), "Skipped: not 1"),
-        (lambda: FilterOperator(skipped), "Skipped: not 1"),
-        (lambda: FlatMapOperator(skipped), "Skipped: not 1"),
-        (lambda: SinkFunctionOperator(skipped), "Skipped: not 1"),
+        (lambda: MapOperator(failed), "Failed: not 1"),
+        (lambda: FilterOperator(failed), "Failed: not 1"),
+        (lambda: FlatMapOperator(failed), "Failed: not 1"),
+        (lambda: SinkFunctionOperator(failed), "Failed: not 1"),
         (lambda: ProcessOperator(Process()), "CancelledError: not 1"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegate.errors import as_error
 from tidegate.model.elements import Watermark, WatermarkStatus
-from tidegate.operators.async_calls.call_places import cancelled
+from tidegate.operators.async_calls.cancellation import cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable

@@ -38,11 +38,11 @@ from tidegate.operators.async_calls.call_places import (
     InProcesses,
     OnLoop,
     OnThreads,
-    cancelled,
     gives_coroutines,
 )
 from tidegate.operators.async_calls.call_processes import CallProcesses
 from tidegate.operators.async_calls.call_settings import Executor
+from tidegate.operators.async_calls.cancellation import cancelled
 from tidegate.operators.emit import emit_sorted
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator

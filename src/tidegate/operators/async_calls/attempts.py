@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.api.rows.batches import shown
 from tidegate.errors import UserCodeFailed
-from tidegate.operators.async_calls.call_places import Attempt, cancelled
+from tidegate.operators.async_calls.call_places import Attempt
+from tidegate.operators.async_calls.cancellation import cancelled
 from tidegate.operators.failures import user_code_failed, user_trace
 from tidegate.typeinfo.copies import private_copy
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, cast
 from flinkformat.frozen import frozen
 from tidegate.api.rows.batches import shown
 from tidegate.errors import UserCodeFailed, as_error
-from tidegate.operators.async_calls.call_places import Attempt, cancelled
+from tidegate.operators.async_calls.call_places import Attempt
+from tidegate.operators.async_calls.cancellation import cancelled
 
 if TYPE_CHECKING:
     from tidegate.operators.async_calls.call_places import Place

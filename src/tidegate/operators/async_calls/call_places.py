@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.errors import as_error
+from tidegate.operators.async_calls.cancellation import cancelled
 from tidegate.operators.failures import user_code_failed
 
 if TYPE_CHECKING:
@@ -176,13 +177,6 @@ async def _awaited(left: Awaitable[object], operator: str) -> None:
         if cancelled():
             raise
         raise user_code_failed(error, operator=operator, call="open") from error
-
-
-def cancelled() -> bool:
-    """True if somebody cancels the running task, even if its time has just run out as well."""
-    task = asyncio.current_task()
-    assert task is not None, "asked in a task"
-    return task.cancelling() > 0
 
 
 async def closed(function: object) -> None:
