@@ -77,6 +77,14 @@ def missing_attribute(kind: type, name: str, instead: Mapping[str, str]) -> Attr
     return AttributeError(text, name=name, obj=None)  # else Python guesses once more
 
 
+class CallInterrupted(BaseException):
+    """Raised inside of a user's function whose subtask is cancelled; passes `except Exception`."""
+
+
+FROM_OUTSIDE = CallInterrupted, GeneratorExit, KeyboardInterrupt
+"""What ends a call of a user's function and is not raised by the function itself."""
+
+
 def as_error(raised: BaseException) -> Exception:
     """An exception as an error that a future can hold and that does not end the loop."""
     if isinstance(raised, Exception) and not isinstance(raised, StopIteration):

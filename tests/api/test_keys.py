@@ -59,7 +59,17 @@ def test_a_selector_that_fails_is_told_with_its_row() -> None:
         keys_of_rows(["1", "x"], KeyBy(selector=digit), "here")
     assert raised.value.where == "here, at the row 'x'"
     assert "return int(row)" in raised.value.trace
-    assert "keys.extend" not in raised.value.trace
+    assert "results.extend" not in raised.value.trace
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), StopIteration()])
+def test_a_selector_that_raises_what_ends_loops_is_told_too(error: BaseException) -> None:
+    def odd(row: str) -> int:
+        raise error
+
+    with pytest.raises(UserCodeFailed, match="the key selector raised S") as raised:
+        keys_of_rows(["1", "x"], KeyBy(selector=odd), "here")
+    assert raised.value.where == "here, at the row '1'"
 
 
 def test_a_record_without_its_attribute_names_it() -> None:

@@ -21,8 +21,12 @@ def test_without_an_interval_nothing_is_triggered_and_the_cheaper_mode_holds() -
     assert not settings.periodic
 
 
-def test_an_interval_below_ten_milliseconds_counts_as_none() -> None:
-    assert checkpoint_settings(with_interval("9 ms")).interval_ms is None
+@pytest.mark.parametrize("interval", [1, 5, "9 ms"])
+def test_an_interval_below_ten_milliseconds_is_refused_and_zero_is_none(interval: object) -> None:
+    with pytest.raises(ConfigError, match="which is below 10 ms") as caught:
+        checkpoint_settings(with_interval(interval))
+    assert "'10 s'" in caught.value.remedy
+    assert checkpoint_settings(with_interval(0)).interval_ms is None
     assert checkpoint_settings(with_interval("10 ms")).interval_ms == 10
 
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,12 +14,15 @@ from tests.operators.kills import check_under_kills
 from tests.operators.source_job import SourceJob
 from tests.operators.world import World
 from tests.properties import examples
+from tidegate import JobFailed, StreamExecutionEnvironment, Types
 from tidegate.connectors import Page, PollingSource
+from tidegate.connectors.polling import PollingSplit
 from tidegate.errors import TidegateError
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.sources.source import SourceReaderOperator
 
+ONE_ROW = pa.record_batch({"n": [1]})
 SMALL = SlotSettings(rows=3, arrow_rows=3)
 
 
@@ -172,6 +176,10 @@ class Wrong(Pages):
         (None, "poll returned None, not a Page"),
         (Page("abc", 1), "the rows of a page are a str"),
         (Page([1, 2], 1, timestamps_ms=[5]), "2 rows and 1 timestamps"),
+        (Page([1], 1, timestamps_ms=[1.5]), r"timestamps_ms of a page are \[1.5\], which are not"),
+        (Page([1], 1, timestamps_ms=[None]), r"are \[None\], which are not"),
+        (Page([1], 1, timestamps_ms=[1 << 63]), "which are not all whole numbers"),
+        (Page(ONE_ROW, 1, timestamps_ms=np.array([1.5])), r"are \[1.5\], which are not"),
     ],
 )
 def test_what_is_no_page_is_told_with_the_name_of_the_source(
@@ -183,6 +191,38 @@ def test_what_is_no_page_is_told_with_the_name_of_the_source(
     with pytest.raises(TidegateError, match=text) as caught:
         job.run_to_end()
     assert "source 'Wrong'" in caught.value.where
+
+
+@pytest.mark.parametrize("times", [(5, 6), [np.int64(5), 6], np.array([5, 6]), pa.array([5, 6])])
+@pytest.mark.parametrize("rows", [[1, 2], pa.record_batch({"n": [1, 2]})])
+def test_times_of_a_page_are_whole_numbers_of_any_sequence(rows: Any, times: Any) -> None:
+    source = Wrong()
+    source.answer = Page(rows, 1, end=True, timestamps_ms=times)
+    at_once: Any = SimpleNamespace(
+        rows=3,
+        arrow_rows=3,
+        monotonic_ms=lambda: 0,
+        read_ahead=lambda call, then: then(call()),
+    )
+    reader = source.reader(at_once)
+    reader.add_splits([PollingSplit("0", 0)])
+    assert reader.poll() is None
+    batch = reader.poll()
+    assert batch is not None and batch.timestamps_ms is not None
+    assert list(batch.timestamps_ms) == [5, 6]
+
+
+class Typed(Pages):
+    produced_type = Types.STRING()
+
+
+def test_rows_are_brought_to_the_type_that_the_source_declares() -> None:
+    env = StreamExecutionEnvironment.local()
+    with pytest.raises(JobFailed, match="String") as caught:
+        list(env.from_source(Typed(total=1), source_name="typed").execute_and_collect())
+    assert "typed" in str(caught.value)
+    numbers = env.from_source(Typed(total=1), type_info=Types.LONG())
+    assert list(numbers.execute_and_collect()) == [0]
 
 
 class Away(Pages):

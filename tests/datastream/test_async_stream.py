@@ -25,7 +25,7 @@ from tidegate.testing import OperatorHarness
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -47,6 +47,15 @@ async def backwards(n: int) -> int:
     """The later ones first, if they are called together."""
     await asyncio.sleep((10 - n) / 1000)
     return n
+
+
+def several(n: int) -> Iterator[int]:
+    yield n
+
+
+class Yielding(AsyncFunction[int, int]):
+    async def async_invoke(self, value: int) -> Any:
+        yield value
 
 
 class Named(NamedTuple):
@@ -224,6 +233,8 @@ def test_a_type_that_the_answers_cannot_have_is_refused(declared: Any, what: str
             lambda s: AsyncDataStream.ordered_wait(s, str, LONG, batch_wait=-5),
             "batch_wait is -5",
         ),
+        (lambda s: AsyncDataStream.ordered_wait(s, several, LONG), "several is a generator"),
+        (lambda s: AsyncDataStream.ordered_wait(s, Yielding(), LONG), "Yielding.async_invoke is a"),
         (lambda s: AsyncDataStream.ordered_wait(s, Names, LONG), "Names is a class"),
         (lambda s: AsyncDataStream.ordered_wait(s, 7, LONG), "not int"),
         (lambda s: AsyncDataStream.ordered_wait(s, backwards, Time(0)), "The timeout is"),

@@ -4,7 +4,13 @@ import pytest
 
 from flinkformat.snapshots import RetentionPolicy
 from tidegate import CheckpointConfig, CheckpointingMode, ConfigError, Configuration, Duration
+from tidegate.config import checkpointing
 from tidegate.config.checkpointing import checkpoint_settings
+
+
+def test_an_interval_that_is_too_short_turns_no_checkpoints_on() -> None:
+    configuration = Configuration().set(checkpointing.CHECKPOINT_INTERVAL, 9)
+    assert not CheckpointConfig(configuration).is_checkpointing_enabled()
 
 
 def test_the_config_object_is_a_view_with_chained_setters() -> None:

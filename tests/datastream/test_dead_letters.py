@@ -17,11 +17,16 @@ from tidegate import (
     GraphError,
     JobFailed,
     MapFunction,
+    MapStateDescriptor,
     OutputTag,
     ProcessFunction,
+    RuntimeContext,
     StreamExecutionEnvironment,
     Time,
+    Types,
 )
+from tidegate.api.state import OperatorStateDescriptor
+from tidegate.testing import OperatorHarness
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +150,48 @@ def test_a_step_with_state_cannot_tell_rows_that_fail(
     with pytest.raises(GraphError, match="cannot send rows that fail to a side output") as caught:
         step(numbers(environment())).dead_letters(BAD)
     assert caught.value.where == "dead_letters" and caught.value.remedy
+
+
+class Counting(MapFunction[int, float]):
+    """Keeps state without being a CheckpointedFunction."""
+
+    def __init__(self, asks: Callable[[RuntimeContext], object]) -> None:
+        self._asks = asks
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._asks(runtime_context)
+
+    def map(self, value: int) -> float:
+        return 1 / value
+
+
+def list_state(context: RuntimeContext) -> object:
+    return context.get_operator_list_state(OperatorStateDescriptor("seen"))
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        list_state,
+        lambda c: c.get_broadcast_state(
+            MapStateDescriptor("rules", Types.STRING(), Types.STRING())
+        ),
+    ],
+)
+def test_a_step_that_asks_for_state_when_it_opens_is_refused(
+    asks: Callable[[RuntimeContext], object],
+) -> None:
+    with pytest.raises(GraphError, match="asks for state in a step with dead_letters") as caught:
+        OperatorHarness(lambda s: s.map(Counting(asks)).name("counting").dead_letters(BAD))
+    assert caught.value.where == "operator 'counting'"
+
+
+def test_with_a_folder_rows_of_a_step_with_state_fail_the_job(tmp_path: Path) -> None:
+    settings = Configuration().set_string("pipeline.dead-letters", str(tmp_path))
+    env = StreamExecutionEnvironment.local(configuration=settings)
+    counted = env.from_collection([1, 2, 0]).map(Counting(list_state))
+    with pytest.raises(JobFailed, match="ZeroDivisionError"):
+        list(counted.execute_and_collect())
 
 
 def test_rows_that_fail_in_any_step_go_to_a_folder_where_that_is_said(tmp_path: Path) -> None:

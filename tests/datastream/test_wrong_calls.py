@@ -16,15 +16,18 @@ from tidegate import (
     GraphError,
     JobExecutionResult,
     MapFunction,
+    OutputTag,
     ProcessFunction,
     RuntimeContext,
     StreamExecutionEnvironment,
     Time,
+    Types,
     UserCodeFailed,
 )
-from tidegate.connectors import PrintSink
+from tidegate.connectors import NumberSequenceSource, PrintSink
 from tidegate.testing import OperatorHarness
 
+NUMBERS = NumberSequenceSource(1, 5)
 Call = Callable[[StreamExecutionEnvironment, Any], object]
 
 
@@ -34,6 +37,11 @@ def generator(value: int) -> Iterator[int]:
 
 async def coroutine(value: int) -> list[int]:
     return [value]
+
+
+class Passing(ProcessFunction[int, int]):
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[int]:
+        yield value
 
 
 class Generating(MapFunction[int, Any]):
@@ -87,6 +95,8 @@ class Awaited(FlatMapFunction[int, Any]):
         (lambda env, s: s.set_description(5), "set_description takes a text, not 5"),
         (lambda env, s: s.slot_sharing_group(5), "a text or a SlotSharingGroup, not 5"),
         (lambda env, s: s.print(5), "print takes a text, not 5"),
+        (lambda env, s: env.from_source(NUMBERS, None, None), "source_name takes a text, not None"),
+        (lambda env, s: env.from_source(NUMBERS, source_name=5), "source_name takes a text, not 5"),
         (lambda env, s: env.generate(5), "generate takes a plain function, not int"),
         (lambda env, s: env.generate(generator), "generator is a generator function"),
         (lambda env, s: env.generate(coroutine), "coroutine is an `async def`"),
@@ -291,3 +301,12 @@ def test_a_filter_that_returns_nothing_is_refused(call: Callable[[Any], object])
 )
 def test_a_filter_that_may_return_something_is_taken(function: Callable[[Any], object]) -> None:
     assert numbers(environment()).filter(function).get_name() == "Filter"
+
+
+def test_side_outputs_of_one_id_have_one_type() -> None:
+    step = numbers(environment()).process(Passing())
+    step.get_side_output(OutputTag("odd", Types.LONG()))
+    step.get_side_output(OutputTag("odd"))
+    step.get_side_output(OutputTag("odd", Types.LONG()))
+    with pytest.raises(GraphError, match="id 'odd' was asked for before as Long, and now as S"):
+        step.get_side_output(OutputTag("odd", Types.STRING()))

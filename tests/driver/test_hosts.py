@@ -232,6 +232,17 @@ async def test_a_snapshot_is_answered_once_with_the_state_or_the_failure() -> No
 
 
 @on_loop
+async def test_a_coordinator_that_ends_the_program_has_failed() -> None:
+    world = World(start=SystemExit(5), snapshot=SystemExit(6), close=SystemExit(7))
+    world.start()
+    world.hosts.snapshot(OPERATOR, CheckpointId(1))
+    world.hosts.close()
+    started, answer = world.posted
+    assert isinstance(started, CoordinatorFailed) and "SystemExit(5)" in str(started.error)
+    assert isinstance(answer, CoordinatorSnapshotFailed) and "SystemExit(6)" in str(answer.error)
+
+
+@on_loop
 async def test_the_snapshot_of_a_closed_coordinator_fails_and_is_never_an_empty_state() -> None:
     world = World()
     world.start()

@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from tests.driver.world import IdleProvider
+from tidegate.driver import links
 from tidegate.driver.links import SlotLinks
 from tidegate.errors import ConfigError, DriverUnreachable, PeerLost, SlotLost, TidegateError
 from tidegate.jobmaster.events import CancelRequested, JobEvent, SlotLeft, SlotRequestFailed
@@ -60,11 +61,12 @@ class Caller:
 class World:
     """Links over a network in memory, and what they posted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells_ends: bool = False) -> None:
         self.posted: list[JobEvent] = []
         self.for_coordinators: list[ToCoordinator] = []
         self.logged: list[Logged] = []
         self.provider = IdleProvider()
+        self.provider.tells_ends = tells_ends
         self.links = SlotLinks(
             self.provider,
             self.posted.append,
@@ -97,10 +99,10 @@ def offer(**other: str) -> Offer:
     return Offer(SLOT, "here:1", 7, "host-a", {**versions(), **other}, "request-1")
 
 
-def run(test: Callable[[World], Awaitable[None]]) -> None:
+def run(test: Callable[[World], Awaitable[None]], *, tells_ends: bool = False) -> None:
     async def main() -> None:
         with structlog.testing.capture_logs():
-            await test(World())
+            await test(World(tells_ends=tells_ends))
 
     asyncio.run(main())
 
@@ -207,8 +209,44 @@ def test_a_link_that_breaks_is_a_lost_slot() -> None:
         left = world.posted[-1]
         assert isinstance(left, SlotLeft) and left.slot == SLOT
         assert "slot-1 is gone" in str(left.error)
+        assert left.error is not None and "lack of memory" in left.error.remedy
 
     run(test)
+
+
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_a_lost_slot_is_told_with_the_end_of_its_process(ends_first: bool) -> None:
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        slots = world.links.gone
+        if ends_first:
+            slots.process_ended("request-1", "process 7 was ended by signal 9")
+        assert caller.wire is not None
+        caller.wire.close()
+        await settle()
+        if not ends_first:
+            assert not any(isinstance(each, SlotLeft) for each in world.posted)
+            slots.process_ended("request-1", "process 7 was ended by signal 9")
+        [left] = [each for each in world.posted if isinstance(each, SlotLeft)]
+        assert "slot-1 is gone: process 7 was ended by signal 9" in str(left.error)
+
+    run(test, tells_ends=True)
+
+
+def test_a_lost_slot_of_whose_process_nothing_is_heard_is_told_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(links, "KNOWN_S", 0)
+
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        assert caller.wire is not None
+        caller.wire.close()
+        await settle()
+        [left] = [each for each in world.posted if isinstance(each, SlotLeft)]
+        assert "slot-1 is gone: slot-1 closed the connection" in str(left.error)
+
+    run(test, tells_ends=True)
 
 
 def test_a_message_that_cannot_be_read_ends_the_link_and_says_why() -> None:

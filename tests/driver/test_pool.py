@@ -20,6 +20,8 @@ def test_calls_run_beside_each_other_and_give_what_they_give() -> None:
     assert sorted(future.result(timeout=60) for future in met) == [0, 1, 2]
     with pytest.raises(ZeroDivisionError):
         pool.submit(lambda: 1 // 0).result(timeout=60)
+    with pytest.raises(RuntimeError, match=r"SystemExit\(5\)"):
+        pool.submit(lambda: sys.exit(5)).result(timeout=60)
     assert pool.close(5) == 0
 
 

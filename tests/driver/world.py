@@ -43,6 +43,8 @@ def graph(map_: Callable[[int], int] = lambda n: n + 1, **settings: str) -> JobG
 class IdleProvider:
     """Supplies no slots, and does what a test tells it to."""
 
+    tells_ends = False
+
     def __init__(self, on_request: Callable[[IdleProvider], None] = lambda _: None) -> None:
         self.failed: Callable[[str, TidegateError, bool], None] | None = None
         self.ended: Callable[[str], None] | None = None

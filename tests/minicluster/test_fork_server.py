@@ -254,6 +254,23 @@ def test_a_fork_server_that_is_killed_costs_one_restart_and_the_next_one_serves(
     client.cancel().result(LIMIT_S)
 
 
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        (lambda _: os.kill(os.getpid(), signal.SIGKILL), r"was ended by signal 9 \(SIGKILL\)"),
+        (lambda _: os.kill(os.getpid(), signal.SIGSEGV), r"was ended by signal 11 \(Segm"),
+        (lambda _: os._exit(7), "ended with status 7"),
+    ],
+)
+def test_a_slot_that_a_function_ends_is_told_with_how_its_process_ended(
+    end: Callable[[int], object], how: str
+) -> None:
+    numbers = StreamExecutionEnvironment.local().from_collection([1])
+    with pytest.raises(JobFailed, match=how) as caught:
+        list(numbers.map(end).execute_and_collect())
+    assert "lack of memory" in caught.value.remedy
+
+
 def test_in_process_a_function_runs_in_the_programs_own_process_at_any_parallelism() -> None:
     configuration = Configuration.from_dict({"tidegate.local.in-process": "true"})
     env = StreamExecutionEnvironment.local(2, configuration=configuration)

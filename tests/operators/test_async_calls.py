@@ -200,6 +200,10 @@ async def exits(value: int) -> int:
     raise SystemExit(value)
 
 
+async def fails_a_test(value: int) -> int:
+    pytest.fail(f"SystemExit({value})")
+
+
 def exits_at_once(value: int) -> int:
     raise SystemExit(value)
 
@@ -208,10 +212,11 @@ def exits_at_once(value: int) -> int:
     ("function", "settings"),
     [
         (exits, CallSettings(LONG_MS)),
+        (fails_a_test, CallSettings(LONG_MS)),
         (exits_at_once, CallSettings(LONG_MS)),
         (exits_at_once, CallSettings(LONG_MS, executor=Executor.PROCESS, workers=1)),
     ],
-    ids=["on the loop", "on a thread", "in a process"],
+    ids=["on the loop", "as pytest fails", "on a thread", "in a process"],
 )
 def test_a_call_that_ends_the_program_fails_with_its_row(
     world: World, function: object, settings: CallSettings
@@ -221,7 +226,7 @@ def test_a_call_that_ends_the_program_fails_with_its_row(
     with pytest.raises(UserCodeFailed, match=r"SystemExit\(3\)") as caught:
         step.until(lambda: False)
     assert caught.value.where == "operator 'step', at the row 3"
-    assert "raise SystemExit(value)" in caught.value.trace
+    assert "SystemExit({value})" in caught.value.trace or "(value)" in caught.value.trace
     step.close()
 
 
@@ -287,13 +292,20 @@ def test_what_opening_raises_is_the_functions_failure(world: World, executor: Ex
     step.close()
 
 
-def test_a_coroutine_that_ends_the_program_as_it_opens_has_failed(world: World) -> None:
-    class Exits(Session):
-        async def open(self, runtime_context: RuntimeContext) -> None:
-            raise SystemExit(3)
+class NoFailure(BaseException):
+    """No `Exception`, like the outcomes of pytest."""
 
-    step = Step(Exits(), world, CallSettings(LONG_MS))
-    with pytest.raises(UserCodeFailed, match=r"SystemExit\(3\)") as caught:
+
+@pytest.mark.parametrize("raised", [SystemExit(3), NoFailure("no"), asyncio.CancelledError()])
+def test_a_coroutine_that_raises_no_exception_as_it_opens_has_failed(
+    world: World, raised: BaseException
+) -> None:
+    class Raises(Session):
+        async def open(self, runtime_context: RuntimeContext) -> None:
+            raise raised
+
+    step = Step(Raises(), world, CallSettings(LONG_MS))
+    with pytest.raises(UserCodeFailed, match=type(raised).__name__) as caught:
         step.until(lambda: False)
     assert caught.value.where == "operator 'step', in its open"
     step.close()
@@ -489,14 +501,23 @@ def test_an_exception_in_a_place_fails_that_row_alone(world: World) -> None:
     assert step.out.values == ["1", "found", "4"]
 
 
-def test_what_a_whole_batch_raises_fails_each_of_its_rows(world: World) -> None:
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (ConnectionError("no model"), "ConnectionError: no model"),
+        (asyncio.CancelledError(), "CancelledError"),
+    ],
+)
+def test_what_a_whole_batch_raises_fails_each_of_its_rows(
+    world: World, raised: BaseException, told: str
+) -> None:
     class Broken(Model):
         async def async_invoke_batch(self, values: list[int]) -> list[list[str] | Exception]:
-            raise ConnectionError("no model")
+            raise raised
 
     step = Step(Broken(), world, CallSettings(LONG_MS))
     step.rows(4)
-    with pytest.raises(UserCodeFailed, match="ConnectionError: no model") as caught:
+    with pytest.raises(UserCodeFailed, match=told) as caught:
         step.until(lambda: False)
     assert caught.value.where == "operator 'step', at the row 4"
 

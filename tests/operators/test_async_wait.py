@@ -9,15 +9,18 @@ from hypothesis import strategies as st
 
 from tests.operators.async_results import InOrder, Several
 from tests.operators.world import Hosted, World, arrow
+from tidegate import AsyncDataStream, DataStream
 from tidegate.api.functions import RuntimeContext
 from tidegate.api.functions.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.api.operator import Pause
+from tidegate.api.output_tag import OutputTag
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.async_calls.async_wait import AsyncWaitOperator
 from tidegate.operators.async_calls.call_settings import CallSettings
+from tidegate.testing import OperatorHarness
 
 ONCE = AsyncRetryStrategy.no_restart()
 LONG_MS = 60_000
@@ -239,14 +242,17 @@ def test_a_function_may_give_results_for_a_timeout(world: World) -> None:
     assert world.monotonic_ms() < 60
 
 
-def test_what_a_timeout_raises_is_the_functions_failure(world: World) -> None:
+@pytest.mark.parametrize("kind", [LookupError, SystemExit])
+def test_what_a_timeout_raises_is_the_functions_failure(
+    world: World, kind: type[BaseException]
+) -> None:
     class Strict(Patient):
         def timeout(self, value: int) -> list[object]:
-            raise LookupError(f"nothing about {value}")
+            raise kind(f"nothing about {value}")
 
     step = Step(Strict(), world, timeout_ms=50)
     step.rows(200)
-    with pytest.raises(UserCodeFailed, match="raised LookupError: nothing about 200") as caught:
+    with pytest.raises(UserCodeFailed, match=f"{kind.__name__}: nothing about 200") as caught:
         step.pass_time(60)
     assert caught.value.where == "operator 'step', at the row 200"
 
@@ -593,3 +599,37 @@ def test_after_a_restore_exactly_what_had_not_left_is_called_again(
     total = left + second.out.values
     assert total == values if ordered else sorted(total, key=str) == sorted(values, key=str)
     assert trial.service.most <= capacity
+
+
+def test_a_result_that_cannot_be_copied_is_told_with_its_row(world: World) -> None:
+    async def asked(value: int) -> int:
+        return value
+
+    async def forgets(value: int) -> list[object]:
+        return [asked(value)]
+
+    step = Step(forgets, world)
+    step.rows(3)
+    with pytest.raises(UserCodeFailed, match="returned a coroutine where a record") as caught:
+        step.pass_time(1)
+    assert caught.value.where == "operator 'step', at the row 3"
+    assert "await the call" in caught.value.remedy
+
+
+def test_a_result_that_cannot_be_copied_is_a_dead_letter_where_these_are_asked_for() -> None:
+    async def nobody(value: int) -> int:
+        return value
+
+    async def forgets(value: int) -> list[object]:
+        return [nobody(value) if value == 4 else value]
+
+    def asked(numbers: DataStream[int]) -> DataStream[object]:
+        answers = AsyncDataStream.ordered_wait(numbers, Several(forgets), 1_000)
+        return answers.dead_letters(OutputTag("bad"))
+
+    with OperatorHarness(asked) as harness:
+        harness.process_all([3, 4, 5])
+        harness.end()
+        assert harness.take() == [3, 5]
+        [letter] = harness.take_side_output(OutputTag("bad"))
+        assert letter.value == 4 and "returned a coroutine" in letter.why

@@ -437,6 +437,8 @@ class World:
 class Provider:
     """Starts slots in the world, each after a while."""
 
+    tells_ends = False
+
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
         self._process = process

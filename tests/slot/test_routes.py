@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
 from itertools import pairwise
 from operator import attrgetter, itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from tests.slot.sent import MAX_PARALLELISM, Sent, columns_of, rows, values_of
 from tidegate.api.operator import KeyBy
 from tidegate.api.rows.batches import copied
 from tidegate.api.rows.column_rows import VALUE, ColumnRows
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, UserCodeFailed
 from tidegate.model.elements import (
     ArrowBatch,
     Batch,
@@ -357,13 +358,29 @@ def test_rows_of_an_arrow_batch_keep_their_times_through_a_users_partitioner() -
     assert sent.batches(1) == [RowBatch([{"v": 1}, {"v": 3}], [10, 30])]
 
 
-@pytest.mark.parametrize("chosen", [-1, 2])
-def test_a_partition_that_does_not_exist_is_refused_with_its_number(chosen: int) -> None:
+@pytest.mark.parametrize("chosen", [-1, 2, None, 1.0, "1"])
+def test_a_partition_that_does_not_exist_is_refused_with_its_number(chosen: Any) -> None:
     sent = Sent(2)
     route = sent.route(Partitioner.CUSTOM, key=IDENTITY, partition=lambda key, count: chosen)
-    with pytest.raises(GraphError, match=f"chose {chosen} of 2 partitions") as caught:
+    with pytest.raises(GraphError, match=f"chose {chosen!r} of 2 partitions") as caught:
         route.batch(rows("a"), 0)
-    assert "from 'a' to 'b'" in str(caught.value)
+    assert "from 'a' to 'b', at the row 'a'" in str(caught.value)
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError("no"), SystemExit(2), StopIteration()])
+def test_a_partitioner_that_raises_is_told_with_edge_and_row(raised: BaseException) -> None:
+    def partition(key: object, count: int) -> int:
+        if key == "b":
+            raise raised
+        return np.int64(0)
+
+    route = Sent(2).route(Partitioner.CUSTOM, key=IDENTITY, partition=partition)
+    with pytest.raises(
+        UserCodeFailed, match=f"the partitioner raised {type(raised).__name__}"
+    ) as e:
+        route.batch(rows("a", "b"), 0)
+    assert "from 'a' to 'b', at the row 'b'" in str(e.value)
+    assert "channels/routes.py" not in e.value.trace
 
 
 def test_arrow_batches_before_a_key_function_are_refused_with_a_remedy() -> None:

@@ -16,7 +16,7 @@ from tidegate.slot.loop.beside import BlockingCalls, DaemonThreads, guarded
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tidegate.api.operator import Operator, Output, Steps
+    from tidegate.api.operator import Operator, OperatorContext, Output, Steps
     from tidegate.model.elements import Batch
 
 
@@ -103,51 +103,78 @@ def test_a_subtask_that_is_cancelled_cancels_what_it_waits_for(
     run(lambda: Cluster(ONE_BY_ONE, of(log, never)), work, monkeypatch)
 
 
-class Exiting(Recorder):
-    """Ends the program, as a function does that takes itself for a script."""
+class NoFailure(BaseException):
+    """No `Exception`, like the outcomes of pytest."""
+
+
+NO_EXCEPTIONS = [SystemExit(3), KeyboardInterrupt(3), NoFailure(3), asyncio.CancelledError(3)]
+
+
+class Raising(Recorder):
+    """Raises what is no `Exception`, as a function does that takes itself for a script."""
+
+    def __init__(self, call: str, raised: BaseException) -> None:
+        super().__init__("sink", [])
+        self._call = call
+        self._raised = raised
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        if self._call == "open":
+            raise self._raised
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        raise SystemExit(3)
+        raise self._raised
 
 
-def exits() -> None:
-    raise SystemExit(3)
-
-
-def test_a_function_that_ends_the_program_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["open", "process"])
+@pytest.mark.parametrize("raised", NO_EXCEPTIONS)
+def test_a_function_that_raises_no_exception_has_failed(
+    raised: BaseException, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = ScriptedSource("source", [], ["x", *NOTHING])
 
     async def work(cluster: Cluster) -> None:
         slots = await cluster.start("a")
-        _, sink = await cluster.deploy(slots)
-        failed = await cluster.changed_to(sink, ExecutionState.FAILED)
-        assert "SystemExit(3)" in str(failed.error)
+        if call == "open":
+            deployments = [deploy for _, deploy in cluster.deployments(slots)]
+            for deploy in deployments:
+                cluster.tell(slots[0], deploy)
+            executions = [deploy.execution for deploy in deployments]
+        else:
+            executions = await cluster.deploy(slots)
+        failed = await cluster.changed_to(executions[1], ExecutionState.FAILED)
+        assert repr(raised) in str(failed.error)
 
-    run(
-        lambda: Cluster(ONE_BY_ONE, {"source": [source], "sink": [Exiting("sink", [])]}),
-        work,
-        monkeypatch,
-    )
+    sink = Raising(call, raised)
+    run(lambda: Cluster(ONE_BY_ONE, {"source": [source], "sink": [sink]}), work, monkeypatch)
 
 
-def test_a_coroutine_beside_a_subtask_that_ends_the_program_has_failed() -> None:
+@pytest.mark.parametrize("raised", NO_EXCEPTIONS[:3])
+def test_a_coroutine_beside_a_subtask_that_raises_no_exception_has_failed(
+    raised: BaseException,
+) -> None:
     failures: list[Exception] = []
 
     async def leaves() -> None:
-        exits()
+        raise raised
 
     async def work() -> None:
         await asyncio.get_running_loop().create_task(guarded(leaves(), failures.append))
 
     asyncio.run(work())
-    assert list(map(str, failures)) == ["the call raised SystemExit(3)"]
+    assert list(map(str, failures)) == [f"the call raised {raised!r}"]
 
 
-def test_a_call_on_a_thread_that_ends_the_program_has_failed() -> None:
+@pytest.mark.parametrize("raised", NO_EXCEPTIONS)
+def test_a_call_on_a_thread_that_raises_no_exception_has_failed(raised: BaseException) -> None:
+    def raises() -> None:
+        raise raised
+
     async def work() -> None:
         threads = DaemonThreads(1)
-        with pytest.raises(RuntimeError, match=r"SystemExit\(3\)"):
-            await BlockingCalls(threads.run).run(exits)
+        with pytest.raises(RuntimeError, match=type(raised).__name__):
+            await BlockingCalls(threads.run).run(raises)
         threads.close()
 
     asyncio.run(work())

@@ -22,6 +22,7 @@ from tidegate import (
     JobFailed,
     JobStatus,
     KeyedProcessFunction,
+    MapFunction,
     RuntimeContext,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
@@ -74,6 +75,27 @@ def test_a_failure_of_a_function_is_told_with_its_row_and_nothing_is_committed(
     assert "Map" in failed.value.where and "77" in str(failed.value)
     assert "fails_at_77" in failed.value.cause_text
     assert not committed_files(tmp_path) and not hidden_files(tmp_path)
+
+
+class ClosesBadly(MapFunction[int, int]):
+    """Cannot flush what it holds."""
+
+    def map(self, value: int) -> int:
+        return value
+
+    def close(self) -> None:
+        raise OSError("flush failed")
+
+
+def test_a_failing_close_fails_the_batch_and_nothing_is_committed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    env = in_batch(StreamExecutionEnvironment.on_spark(spark, 2))
+    numbers = env.from_sequence(1, 9).map(ClosesBadly()).map(lambda n: {"number": n})
+    numbers.sink_to(FileSink.parquet(tmp_path, NUMBER))
+    with pytest.raises(JobFailed, match="OSError: flush failed"):
+        env.execute("flush")
+    assert not committed_files(tmp_path)
 
 
 def test_files_hold_each_row_once_and_nothing_else_lies_about(

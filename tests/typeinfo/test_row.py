@@ -41,6 +41,40 @@ def test_names_can_be_given_later() -> None:
     assert row.get_fields_by_names(["b", "a"]) == [Row(x=2), 1]
 
 
+def test_rows_in_lists_and_dicts_become_dicts_too() -> None:
+    row = Row(a=[Row(x=1), 2], b={"k": Row(x=[Row(y=3)])}, c=(Row(x=4),))
+    assert row.as_dict(True) == {
+        "a": [{"x": 1}, 2],
+        "b": {"k": {"x": [{"y": 3}]}},
+        "c": (Row(x=4),),
+    }
+    assert row.as_dict()["a"] == [Row(x=1), 2]
+
+
+def test_a_row_of_names_makes_rows() -> None:
+    person = Row("name", "age")
+    assert person("Ann", 11) == Row(name="Ann", age=11)
+    assert person("Ann") == Row(name="Ann")
+    deleted = Row.of_kind(RowKind.DELETE, "name")("Ann")
+    assert deleted.get_row_kind() is RowKind.DELETE
+    with pytest.raises(ValueError, match="3 values for a Row of 2 names"):
+        person("Ann", 11, 12)
+    with pytest.raises(TypeError, match="not all texts"):
+        Row(1)("Ann")
+
+
+def test_a_row_is_read_and_written_by_slices() -> None:
+    row = Row(1, 2, 3)
+    assert row[1:] == [2, 3]
+    row[:2] = [7, 8]
+    assert row == Row(7, 8, 3)
+    named = Row(a=1, b=2)
+    named[:] = (3, 4)
+    assert named == Row(a=3, b=4)
+    with pytest.raises(ValueError, match="1 values for 2 fields"):
+        named[:] = [5]
+
+
 def test_a_row_survives_pickling() -> None:
     row = Row.of_kind(RowKind.UPDATE_AFTER, a=1)
     copy = pickle.loads(pickle.dumps(row))

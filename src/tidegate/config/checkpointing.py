@@ -23,7 +23,11 @@ from tidegate.errors import ConfigError
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 
 INTERVAL_MIN_MS: Final = 10
-"""A shorter interval counts as none; Flink's ``MINIMAL_CHECKPOINT_TIME``."""
+"""A shorter interval is refused, and 0 is none; Flink's ``MINIMAL_CHECKPOINT_TIME``."""
+INTERVAL_REMEDY: Final = (
+    "Give more, such as '10 s' or 10_000 milliseconds, or leave checkpointing off by setting no "
+    "interval."
+)
 MIN_PAUSE_MAX_MS: Final = 365 * 24 * 3600 * 1000
 """A longer pause counts as this; one year."""
 
@@ -39,8 +43,8 @@ CHECKPOINT_INTERVAL: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.checkpointing.interval",
     _DURATION,
     None,
-    "Time between two periodic checkpoints; unset or below 10 ms, none are taken. A value below "
-    "the minimum pause is raised to it.",
+    "Time between two periodic checkpoints; unset or 0, none are taken. From 1 to 9 ms it is "
+    "refused. A value below the minimum pause is raised to it.",
 )
 CHECKPOINT_MODE: Final = ConfigOption(
     "execution.checkpointing.mode",
@@ -302,6 +306,11 @@ def checkpoint_settings(configuration: ReadableConfig) -> CheckpointSettings:
     return settings
 
 
+def interval_fault(interval_ms: int) -> str:
+    """Says of an interval that it is too short."""
+    return f"The checkpoint interval is {interval_ms} ms, which is below {INTERVAL_MIN_MS} ms"
+
+
 def _interval_ms(configuration: ReadableConfig) -> int | None:
     interval_ms = configuration.get(CHECKPOINT_INTERVAL)
     if configuration.get(execution.RUNTIME_MODE) is RuntimeExecutionMode.BATCH:
@@ -339,6 +348,9 @@ def _refuse_contradictions(settings: CheckpointSettings, configuration: Readable
                 f"Set {MAX_CONCURRENT_CHECKPOINTS.key} to 1.",
             )
         )
+    given_ms = configuration.get(CHECKPOINT_INTERVAL)
+    if given_ms is not None and 0 < given_ms < INTERVAL_MIN_MS:
+        faults.append((interval_fault(given_ms), CHECKPOINT_INTERVAL, INTERVAL_REMEDY))
     backlog_ms, interval_ms = settings.interval_during_backlog_ms, settings.interval_ms
     if backlog_ms and interval_ms is not None and backlog_ms < interval_ms:
         faults.append(

@@ -11,12 +11,14 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
+from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from flinkformat.frozen import frozen
+from tidegate.api.rows.batches import shown
 from tidegate.config.spans import Span, millis_of
 from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.errors import UserError, with_article
@@ -75,7 +77,10 @@ class PollingSource(ABC, Generic[Position]):
     """Time to wait before a split is asked again that had nothing new; a number is seconds."""
 
     produced_type: TypeInformation | None = None
-    """Type of the rows, where it is known."""
+    """Type to which the rows are brought, unless `from_source` is given another; None for any."""
+
+    brings_to_type: Final = True
+    """True of sources whose rows are held to their `produced_type`."""
 
     split_type = PollingSplit
     """Class of the splits, which a restore checks."""
@@ -264,10 +269,11 @@ def _batch_of(page: Page[Any], name: str) -> Batch:
             where=f"source '{name}'",
             remedy="Give as many timestamps_ms as rows, or none.",
         )
+    stamps = None if times is None else _as_stamps(times, name)
     if isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
-        return RowBatch(list(rows), None if times is None else list(times))
+        return RowBatch(list(rows), None if stamps is None else stamps.tolist())
     if type(rows).__name__ == "RecordBatch":
-        return ArrowBatch(cast("Any", rows), None if times is None else _as_array(times))
+        return ArrowBatch(cast("Any", rows), None if stamps is None else _as_array(stamps))
     raise UserError(
         f"the rows of a page are {with_article(type(rows))}",
         where=f"source '{name}'",
@@ -275,7 +281,19 @@ def _batch_of(page: Page[Any], name: str) -> Batch:
     )
 
 
-def _as_array(times: Sequence[int]) -> Any:
+def _as_stamps(times: Any, name: str) -> array[int]:
+    given = times.tolist() if hasattr(times, "tolist") else times  # of NumPy or Arrow
+    try:
+        return array("q", given)
+    except (TypeError, OverflowError):
+        raise UserError(
+            f"the timestamps_ms of a page are {shown(given)}, which are not all whole numbers",
+            where=f"source '{name}'",
+            remedy="Give milliseconds since 1970, each an int of 64 bits, or None for no times.",
+        ) from None
+
+
+def _as_array(stamps: array[int]) -> Any:
     import numpy as np
 
-    return np.asarray(times, dtype=np.int64)
+    return np.asarray(stamps, dtype=np.int64)

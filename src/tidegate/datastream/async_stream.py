@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tidegate.api.functions.async_functions import AsyncFunction, AsyncRetryStrategy
@@ -202,7 +203,15 @@ def _check(function: object, retry: object, calls: CallSettings) -> None:
             where=_CALL,
             remedy="Give such as AsyncRetryStrategy.fixed_delay gives, or one of your own.",
         )
-    on_loop = calls.executor is Executor.THREAD and gives_coroutines(row_call(function, method))
+    called = row_call(function, method)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        name = getattr(called, "__qualname__", type(called).__name__)
+        raise GraphError(
+            f"{name} is a generator function, and is to return its results",
+            where=_CALL,
+            remedy="Return in place of yield; an AsyncFunction returns a list of results.",
+        )
+    on_loop = calls.executor is Executor.THREAD and gives_coroutines(called)
     if calls.workers is not None and on_loop and method == "async_invoke":
         raise GraphError(
             f"workers is {calls.workers}, and an 'async def' has neither threads nor processes",

@@ -645,6 +645,9 @@ class StreamExecutionEnvironment:
         # Here, for steps load NumPy, which settings alone should not.
         from tidegate.datastream.stream import DataStream
 
+        checks.check_name_of_source(name)
+        if type_info is None and getattr(source, "brings_to_type", False):
+            type_info = declared_type(source.produced_type, where="produced_type")
         operator = ends.reading(source, watermark_strategy, name, type_info)
         made = self._program.add(
             NodeKind.SOURCE, name, operator, stateful=True, parallelism_max=parallelism_max

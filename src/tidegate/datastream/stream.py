@@ -248,14 +248,15 @@ class DataStream(Generic[T]):
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Records that the step before emits with a tag; empty if it emits none.
 
+        Raises GraphError where a tag with the same id and another type was asked for before.
+
         >>> late = OutputTag("late")
         >>> numbers.process(SplitLate(late)).get_side_output(late)
         """
         checks.check_tag(output_tag, "get_side_output")
         step = self._step("get_side_output")
         if output_tag.type_info is not None:
-            side = {output_tag.tag_id: output_tag.type_info}
-            step.operator.side_types = {**step.operator.side_types, **side}
+            types.declare_side(step.operator, output_tag.tag_id, output_tag.type_info)
         made = SideOutputTransformation(step, output_tag.tag_id)
         return DataStream(self._environment, self._program, made, output_tag.type_info)
 

@@ -49,6 +49,59 @@ if TYPE_CHECKING:
 
 _HEARD: Final = pickle.dumps(PulseHeard(), protocol=5)
 
+KNOWN_S: Final = 0.3
+"""How long a broken link waits for word of how the process at its other end has ended."""
+
+GONE_REMEDY: Final = (
+    "If its process has ended, look at what it printed: a crash in a library, `os._exit` or a lack "
+    "of memory ends a process without an exception."
+)
+
+
+class GoneSlots:
+    """Tells that slots are lost, with the end of their process where the provider tells it.
+
+    left: gets a slot and why it is gone. tells_ends: the provider says of each process how it has
+    ended, which is known a moment after its link broke.
+    """
+
+    def __init__(self, left: Callable[[SlotId, SlotLost], None], *, tells_ends: bool) -> None:
+        self._left = left
+        self._tells_ends = tells_ends
+        self._requests: dict[SlotId, str] = {}
+        self._ends: dict[str, str] = {}
+        self._waiting: dict[str, tuple[SlotId, PeerLost]] = {}
+
+    def offered(self, slot: SlotId, request: str) -> None:
+        self._requests[slot] = request
+
+    @property
+    def any_offered(self) -> bool:
+        return bool(self._requests)
+
+    def has_offered(self, request: str) -> bool:
+        return request in self._requests.values()
+
+    def broke(self, slot: SlotId, error: PeerLost) -> None:
+        """The link to a slot broke."""
+        request = self._requests.get(slot, "")
+        self._waiting[request] = slot, error
+        if not self._tells_ends or request in self._ends:
+            self._tell(request)
+        else:
+            asyncio.get_running_loop().call_later(KNOWN_S, self._tell, request)
+
+    def process_ended(self, request: str, how: str) -> None:
+        """The process of a slot that had offered itself has ended."""
+        self._ends[request] = how
+        self._tell(request)
+
+    def _tell(self, request: str) -> None:
+        if (waiting := self._waiting.pop(request, None)) is not None:
+            slot, error = waiting
+            why = self._ends.get(request, error.what)
+            self._left(slot, SlotLost(f"slot {slot} is gone: {why}", remedy=GONE_REMEDY))
+
 
 class SlotLinks:
     """Slots that have offered themselves, and whoever brings more to life.
@@ -75,7 +128,7 @@ class SlotLinks:
         self._guards: dict[SlotId, Wire] = {}
         self._long_calls: dict[SlotId, LongCall | None] = {}
         self._untold: dict[SlotId, list[bytes]] = {}
-        self._offered: set[str] = set()
+        self.gone: Final = GoneSlots(self.left, tells_ends=provider.tells_ends)
         self._closed = False
         self._versions = versions()
         self.read_backs: Final = ReadBacks(self.send)
@@ -146,17 +199,19 @@ class SlotLinks:
             wire.close()
 
     def _request_failed(self, request: str, error: TidegateError, final: bool) -> None:
-        """A slot's process has ended; news only where the slot had not offered itself."""
-        if request not in self._offered:
-            # Once a slot has come, it is about one node, or the network for a while.
-            of_node = isinstance(error, DriverUnreachable | ConfigError)
-            final = final and not (of_node and self._offered)
-            self._post(SlotRequestFailed(error, final))
+        """A slot's process has ended; the reason of a lost one where the slot had come."""
+        if self.gone.has_offered(request):
+            self.gone.process_ended(request, error.what)
+            return
+        # Once a slot has come, it is about one node, or the network for a while.
+        of_node = isinstance(error, DriverUnreachable | ConfigError)
+        final = final and not (of_node and self.gone.any_offered)
+        self._post(SlotRequestFailed(error, final))
 
     # --- for the handlers ---
 
     def offered(self, offer: Offer, wire: Wire) -> None:
-        self._offered.add(offer.request)
+        self.gone.offered(offer.slot, offer.request)
         mismatch = _mismatch(offer, self._versions)
         self._wires[offer.slot] = wire
         if mismatch is not None:
@@ -239,8 +294,7 @@ class _SlotHandler:
     def on_closed(self, error: PeerLost | None) -> None:
         self._links.ended(self._wire)
         if self._slot is not None and error is not None:
-            lost = SlotLost(f"slot {self._slot} is gone: {error.what}")
-            self._links.left(self._slot, lost)
+            self._links.gone.broke(self._slot, error)
 
 
 def _mismatch(offer: Offer, ours: Mapping[str, str]) -> SlotLost | None:

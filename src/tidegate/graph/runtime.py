@@ -112,6 +112,9 @@ def refuse_savepoint_at_end(configuration: Configuration) -> None:
 class SlotProvider(Protocol):
     """Brings processes to life that serve as slots. Called on the driver's loop; never blocks."""
 
+    tells_ends: bool
+    """True if ``failed`` is called for each process that ends, those of lost slots included."""
+
     def start(
         self,
         invitation: SlotInvitation,

@@ -26,7 +26,7 @@ class UserCall:
         own: Callable[[object], object] | None,
         may_be_text: bool,
         beside: Callable[[object], Exception],
-        failed: Callable[[Exception, object, object], Exception],
+        failed: Callable[[BaseException, object, object], Exception],
     ) -> None:
         self.call: Final = call
         self.own: Final = own
@@ -66,7 +66,7 @@ def results_of_rows(
                 beside = yield from (results if own is None else map(own, results))
                 if beside is not None:
                     raise user.beside(beside)
-    except Exception as error:
+    except BaseException as error:
         raise user.failed(error, value, results)  # noqa: B904 - which sets the cause
 
 
@@ -86,7 +86,7 @@ def results_of_values(
                 beside = yield from (results if own is None else map(own, results))
                 if beside is not None:
                     raise user.beside(beside)
-    except Exception as error:
+    except BaseException as error:
         raise user.failed(error, value, results)  # noqa: B904 - which sets the cause
 
 
@@ -107,7 +107,7 @@ def results_of_timers(
                 beside = yield from (results if own is None else map(own, results))
                 if beside is not None:
                     raise user.beside(beside)
-    except Exception as error:
+    except BaseException as error:
         raise user.failed(error, ms, results)  # noqa: B904 - which sets the cause
 
 

@@ -77,7 +77,7 @@ def results_of_pairs(
                         beside = yield from (results if own is None else map(own, results))
                         if beside is not None:
                             raise user.beside(beside)
-    except Exception as error:
+    except BaseException as error:
         raise user.failed(error, value, results)  # noqa: B904 - which sets the cause
 
 

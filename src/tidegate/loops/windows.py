@@ -86,7 +86,7 @@ def results_of_window(
                     beside = yield from (results if own is None else map(own, results))
                     if beside is not None:
                         raise user.faults.beside(beside)
-        except Exception as error:
+        except BaseException as error:
             raise user.faults.failed(error, key, window)  # noqa: B904 - which sets the cause
         if after is not None:
             after()

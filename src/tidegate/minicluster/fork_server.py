@@ -167,8 +167,7 @@ class ForkServer:
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if ended:
                     code = os.waitstatus_to_exitcode(status)
-                    how = f"process {pid} ended with status {code}"
-                    self._tell(job, SlotEnded(job.slots.pop(pid), how))
+                    self._tell(job, SlotEnded(job.slots.pop(pid), _how_ended(pid, code)))
         for job in [job for job in self._jobs if job.kill_at_ms is not None and not job.slots]:
             self._jobs.remove(job)
             self._close(job)
@@ -211,6 +210,14 @@ class ForkServer:
             os.chdir(start.folder)
         sys.path[:] = start.path
         reseed()
+
+
+def _how_ended(pid: int, code: int) -> str:
+    if code == -signal.SIGKILL:
+        return f"process {pid} was ended by signal 9 (SIGKILL), often as no memory was left"
+    if code < 0:
+        return f"process {pid} was ended by signal {-code} ({signal.strsignal(-code)})"
+    return f"process {pid} ended with status {code}"
 
 
 def _die_with_parent(parent: int) -> None:

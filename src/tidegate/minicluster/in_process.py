@@ -34,6 +34,8 @@ CLOSE_TIMEOUT_S = 10.0
 class LoopProvider:
     """The `SlotProvider` whose slots share the driver's loop."""
 
+    tells_ends = False
+
     def __init__(self, network: Network) -> None:
         self._network = network
         self._invitation: SlotInvitation | None = None

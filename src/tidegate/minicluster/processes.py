@@ -39,6 +39,8 @@ LISTEN_MS: Final = 60_000
 class ProcessProvider:
     """The `SlotProvider` that forks processes."""
 
+    tells_ends = True
+
     def __init__(self, forking: Forking, security: LinkSecurity) -> None:
         self._forking = forking
         self._security = security

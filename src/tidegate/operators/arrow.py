@@ -54,7 +54,7 @@ class BatchOperator(FunctionOperator):
     def _apply(self, batch: ArrowBatch, *arguments: object) -> Any:
         try:
             return self._call(self._give(batch.batch), *arguments)
-        except Exception as error:
+        except BaseException as error:
             row = first_row(batch.batch)
             raise user_code_failed(error, operator=self._name, row=row) from error
 
@@ -155,7 +155,7 @@ class FlatMapBatchesOperator(BatchOperator):
             beside = yield from results
             if beside is not None:
                 raise ReturnedBeside(beside)
-        except Exception as error:
+        except BaseException as error:
             row = first_row(given.batch)
             raise user_code_failed(error, operator=self._name, row=row) from error
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.operator import Operator
 from tidegate.api.rows.batches import as_rows
-from tidegate.errors import UserCodeFailed
+from tidegate.errors import GraphError, UserCodeFailed
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.copies import private_copy
 
@@ -15,8 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from tidegate.api.functions import SnapshotContext
-    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.operator import OperatorContext, OperatorStates, Output, Steps
     from tidegate.api.output_tag import OutputTag
+    from tidegate.api.state import (
+        BroadcastState,
+        MapStateDescriptor,
+        OperatorListState,
+        OperatorStateDescriptor,
+    )
     from tidegate.model.elements import Batch, Watermark, WatermarkStatus
     from tidegate.model.ids import CheckpointId
 
@@ -26,11 +33,18 @@ class DeadLetterOperator(Operator):
 
     The output of a batch is held back until the batch is done. If the batch fails, its rows are
     processed one by one, and those that fail again are reported.
+
+    refuses_state: a function that asks for state when it is opened is refused; otherwise its rows
+    fail the job as without dead letters.
     """
 
-    def __init__(self, operator: Operator, tag: OutputTag[DeadLetter]) -> None:
+    def __init__(
+        self, operator: Operator, tag: OutputTag[DeadLetter], *, refuses_state: bool
+    ) -> None:
         self._operator = operator
         self._tag = tag
+        self._refuses_state = refuses_state
+        self._has_state = False
         self.result_type = operator.result_type
         self.keeps_type = operator.keeps_type
         self.side_types = operator.side_types
@@ -41,12 +55,25 @@ class DeadLetterOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         self._where = f"operator '{context.info.name}'"
         self._letters = context.tasks.metrics.counter("numDeadLetters")
-        self._operator.open(context)
+        states = cast("OperatorStates", _Watched(context.state, self._asked_for_state))
+        self._operator.open(replace(context, state=states))
+
+    def _asked_for_state(self, call: str) -> None:
+        if self._refuses_state:
+            raise GraphError(
+                f"{call} asks for state in a step with dead_letters: a call that fails may have "
+                "changed some of it",
+                where=self._where,
+                remedy="Do what may fail in a step without state in front of it.",
+            )
+        self._has_state = True
 
     def declare(self, context: OperatorContext) -> None:
         self._operator.declare(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        if self._has_state:
+            return self._operator.process(batch, port, out)
         try:
             held = self._held(_given(batch), port, out)
         except UserCodeFailed:
@@ -93,6 +120,25 @@ class DeadLetterOperator(Operator):
 
     def close(self) -> Awaitable[None] | None:
         return self._operator.close()
+
+
+class _Watched:
+    """The states of an operator, which tell when one of its own is asked for, not one of a key."""
+
+    def __init__(self, states: OperatorStates, asked: Callable[[str], None]) -> None:
+        self._states = states
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._states, name)
+
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
+        self._asked("get_operator_list_state")
+        return self._states.operator_state(descriptor)
+
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        self._asked("get_broadcast_state")
+        return self._states.broadcast_state(descriptor)
 
 
 class _Held:

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from tidegate.api.rows.batches import raised, shown
-from tidegate.errors import FailedCall, TidegateError, UserCodeFailed, with_article
+from tidegate.errors import (
+    FROM_OUTSIDE,
+    FailedCall,
+    TidegateError,
+    UserCodeFailed,
+    with_article,
+)
 from tidegate.loops.forms import PACKAGE
 from tidegate.typeinfo.copies import ReturnedLazily
 
@@ -32,7 +38,7 @@ class ReturnedBeside(Exception):
 
 
 def user_code_failed(
-    error: Exception,
+    error: BaseException,
     *,
     operator: str,
     row: object = None,
@@ -46,8 +52,11 @@ def user_code_failed(
     that failed, where it was given no row. returned: what a function that gives any number of
     records has returned last, which may be what is wrong. at: place of the row in the batch that
     the operator was given, where it is known. An error of our own, such as an unfit
-    state, is what it says already and is given back as it is.
+    state, is what it says already and is given back as it is. Raises what has ended the call from
+    outside.
     """
+    if isinstance(error, FROM_OUTSIDE):
+        raise error
     if isinstance(error, TidegateError):
         return error
     failure = _in_words(error, operator, row, call, returned)
@@ -56,7 +65,7 @@ def user_code_failed(
 
 
 def _in_words(
-    error: Exception, operator: str, row: object, call: str, returned: object
+    error: BaseException, operator: str, row: object, call: str, returned: object
 ) -> UserCodeFailed:
     place = f"in its {call}" if call else f"at the row {shown(row)}"
     if isinstance(error, ReturnedBeside):
@@ -71,7 +80,8 @@ def _in_words(
         return UserCodeFailed(
             f"the function of operator '{operator}' returned a {error.kind} where a record is due",
             where=f"operator '{operator}', {place}",
-            remedy="Use flat_map for a generator, AsyncDataStream for an `async def`.",
+            remedy="Use flat_map for a generator, AsyncDataStream for an `async def`. Within one, "
+            "await the call of another.",
         )
     if returned is not None and not are_records(returned):
         return UserCodeFailed(
@@ -88,7 +98,7 @@ def _in_words(
     )
 
 
-def _timeless(error: Exception) -> str:
+def _timeless(error: BaseException) -> str:
     """Hint for a failure in arithmetic with the event time of a record that has none."""
     frames = traceback.extract_tb(error.__traceback__)
     asked = bool(frames) and "timestamp()" in (frames[-1].line or "")

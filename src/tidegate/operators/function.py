@@ -96,7 +96,7 @@ class FunctionOperator(Operator):
     def _guarded(self, call: Callable[..., object], *arguments: object) -> None:
         try:
             call(*arguments)
-        except Exception as error:
+        except BaseException as error:
             raise user_code_failed(error, operator=self._name, call=call.__name__) from error
 
 

@@ -126,7 +126,7 @@ def each(
     results: list[object] = []
     try:
         results.extend(map(call, rest) if own is None else map(own, map(call, rest)))
-    except Exception as error:
+    except BaseException as error:
         at = len(values) - 1 - length_hint(rest)
         failure = user_code_failed(error, operator=operator, row=values[at], at=at)
         failure.__cause__ = None if failure is error else error
@@ -182,7 +182,7 @@ class SinkFunctionOperator(FunctionOperator):
             else:
                 for value in rest:
                     call(value)
-        except Exception as error:
+        except BaseException as error:
             at = len(rows) - 1 - length_hint(rest)
             raise user_code_failed(error, operator=self._name, row=value, at=at) from error
 

@@ -73,7 +73,7 @@ def user_call(
 ) -> UserCall:
     """A function with what becomes of its results and failures. call_name: if it has no row."""
 
-    def failed(error: Exception, row: object, returned: object) -> Exception:
+    def failed(error: BaseException, row: object, returned: object) -> Exception:
         failure = user_code_failed(
             error, operator=operator, row=row, call=call_name, returned=returned
         )

@@ -159,6 +159,8 @@ class SparkRuntime:
 class ElasticProvider:
     """The `SlotProvider` that submits a Spark job a slot."""
 
+    tells_ends = False
+
     def __init__(
         self,
         access: SparkAccess,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 class RowKind(Enum):
@@ -25,8 +25,9 @@ class RowKind(Enum):
 class Row:
     """Values in an order, `Row(1, "a")`, or by name, `Row(id=1, name="a")`.
 
-    Read and written by index, by name and as attributes. Two rows are equal when their values by
-    name, or by position if neither has names, and their kinds are.
+    Read and written by index, slice and name, and as attributes. A row of texts makes rows that
+    have them as names: `Person = Row("name", "age")`, `Person("Ann", 11)`. Two rows are equal when
+    their values by name, or by position if neither has names, and their kinds are.
     """
 
     __slots__ = ("_kind", "_names", "_values")
@@ -76,12 +77,13 @@ class Row:
         return self._names
 
     def as_dict(self, recursive: bool = False) -> dict[str, object]:
-        """Values by name. Raises TypeError if the row has no names."""
+        """Values by name. recursive: also those of rows in values, and in lists and dicts in them.
+
+        Raises TypeError if the row has no names.
+        """
         if self._names is None:
             raise TypeError("A Row without names can't become a dict; use set_field_names first.")
-        values = self._values
-        if recursive:
-            values = [v.as_dict(True) if isinstance(v, Row) else v for v in values]
+        values = list(map(_as_plain, self._values)) if recursive else self._values
         return dict(zip(self._names, values, strict=True))
 
     def get_row_kind(self) -> RowKind:
@@ -102,17 +104,45 @@ class Row:
         """Values of these names, in their order."""
         return [self[name] for name in names]
 
-    def _index(self, key: int | str) -> int:
-        if isinstance(key, int):
+    def __call__(self, *values: object) -> Row:
+        """A row of these values, with the texts of this one as names and its kind.
+
+        Fewer values take the first names.
+        """
+        names = tuple(self._values[: len(values)])
+        if len(names) < len(values):
+            raise ValueError(f"{len(values)} values for a Row of {len(names)} names.")
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"{self!r} makes no rows: its values are not all texts, for names.")
+        return Row.of_parts(values, cast("tuple[str, ...]", names), self._kind)
+
+    @overload
+    def _index(self, key: int | str) -> int: ...
+    @overload
+    def _index(self, key: slice) -> slice: ...
+    def _index(self, key: int | str | slice) -> int | slice:
+        if isinstance(key, int | slice):
             return key
         if self._names is None or key not in self._names:
             raise KeyError(f"The Row has no field {key!r}; its fields are {self._names}.")
         return self._names.index(key)
 
-    def __getitem__(self, key: int | str) -> object:
+    @overload
+    def __getitem__(self, key: int | str) -> object: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[object]: ...
+    def __getitem__(self, key: int | str | slice) -> object:
         return self._values[self._index(key)]
 
-    def __setitem__(self, key: int | str, value: object) -> None:
+    @overload
+    def __setitem__(self, key: int | str, value: object) -> None: ...
+    @overload
+    def __setitem__(self, key: slice, value: Iterable[object]) -> None: ...
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, slice) and self._names is not None:
+            value = list(value)
+            if len(value) != len(self._values[key]):
+                raise ValueError(f"{len(value)} values for {len(self._values[key])} fields.")
         self._values[self._index(key)] = value
 
     def __getattr__(self, name: str) -> object:
@@ -163,6 +193,18 @@ class Row:
             return f"<Row({', '.join(map(repr, self._values))})>"
         fields = zip(self._names, self._values, strict=True)
         return f"Row({', '.join(f'{name}={value!r}' for name, value in fields)})"
+
+
+def _as_plain(value: object) -> object:
+    """The value with the rows in it as dicts."""
+    if isinstance(value, Row):
+        return value.as_dict(True)
+    if isinstance(value, list):
+        return list(map(_as_plain, cast("list[object]", value)))
+    if isinstance(value, dict):
+        named = cast("dict[object, object]", value)
+        return {key: _as_plain(each) for key, each in named.items()}
+    return value
 
 
 # Rows are made one a record: past `Row.__setattr__`, which looks for a field of that name.

@@ -9,11 +9,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkformat.row import Row
-from tidegate.api.rows.batches import shown
-from tidegate.errors import GraphError, UserCodeFailed
+from tidegate.api.rows.batches import raised, shown
+from tidegate.errors import FROM_OUTSIDE, GraphError, UserCodeFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from tidegate.api.operator import KeyBy
 
@@ -24,7 +24,7 @@ def keys_of_rows(values: list[object], key: KeyBy, where: str) -> list[object]:
     Raises GraphError for a row without the column, UserCodeFailed for what the selector raises.
     """
     if key.selector is not None:
-        return _selected(key.selector, values, where)
+        return drawn(map(key.selector, values), values, name="key selector", where=where)
     column = cast("str", key.column)
     try:
         return [cast("Any", value)[column] for value in values]
@@ -35,22 +35,29 @@ def keys_of_rows(values: list[object], key: KeyBy, where: str) -> list[object]:
         return [_field(value, column, where) for value in values]
 
 
-def _selected(
-    selector: Callable[[object], object], values: list[object], where: str
-) -> list[object]:
-    keys: list[object] = []
+def drawn(mapped: Iterable[object], values: list[object], *, name: str, where: str) -> list[object]:
+    """Results of a function, one for each row of the values. mapped: calls it when it is drawn.
+
+    name: of the function. Raises UserCodeFailed for what it raises, with the row.
+    """
+    results: list[object] = []
     try:
-        keys.extend(map(selector, values))
-    except Exception as error:
+        results.extend(mapped)
+        if len(results) < len(values):
+            # `map` takes a StopIteration that leaves the function for its own end.
+            raise StopIteration("raised by the function itself")
+    except FROM_OUTSIDE:
+        raise
+    except BaseException as error:
         # The first frame is this one.
         frames = error.__traceback__ and error.__traceback__.tb_next
         raise UserCodeFailed(
-            f"the key selector raised {type(error).__name__}: {error}",
-            where=f"{where}, at the row {shown(values[len(keys)])}",
+            f"the {name} raised {raised(error)}",
+            where=f"{where}, at the row {shown(values[len(results)])}",
             remedy="The traceback below starts in your code.",
             trace="".join(traceback.format_exception(type(error), error, frames)).rstrip(),
         ) from error
-    return keys
+    return results
 
 
 def _has_attribute(kind: Any, name: str) -> bool:

@@ -254,6 +254,11 @@ def check_source(given: object, call: str) -> None:
         )
 
 
+def check_name_of_source(given: object) -> None:
+    if not isinstance(given, str):
+        raise _takes("source_name", "a text", given, 'Write "orders", or leave it out.')
+
+
 def check_stream(given: object, kind: type | tuple[type, ...], call: str) -> None:
     if not isinstance(given, kind):
         if hasattr(given, "key_by"):

@@ -12,6 +12,7 @@ from tidegate.typeinfo.types import MapTypeInfo, TupleTypeInfo, TypeInformation,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidegate.api.operator import Operator
     from tidegate.typeinfo.hints import TypeHint
 
 
@@ -154,3 +155,16 @@ def check_field(type_info: TypeInformation | None, field: int | str, call: str) 
             where=call,
             remedy="Name a field of numbers, texts or times.",
         )
+
+
+def declare_side(operator: Operator, tag_id: str, type_info: TypeInformation) -> None:
+    """Gives a side output its type. Raises GraphError if it has another one."""
+    known = operator.side_types.get(tag_id, type_info)
+    if known != type_info:
+        raise GraphError(
+            f"a side output with the id '{tag_id}' was asked for before as {known}, and now as "
+            f"{type_info}",
+            where="get_side_output",
+            remedy="Use one tag, or tags with different ids.",
+        )
+    operator.side_types = {**operator.side_types, tag_id: type_info}

@@ -48,7 +48,7 @@ class CheckpointConfig:
 
     def is_checkpointing_enabled(self) -> bool:
         """True if checkpoints are taken periodically."""
-        return self.get_checkpoint_interval() > 0
+        return self.get_checkpoint_interval() >= INTERVAL_MIN_MS
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Guarantee of checkpoints; exactly-once unless set."""
@@ -71,9 +71,7 @@ class CheckpointConfig:
         interval_ms = millis_of(checkpoint_interval, where="checkpoint interval")
         if interval_ms < INTERVAL_MIN_MS:
             raise ConfigError(
-                f"The checkpoint interval is {interval_ms} ms, which is below {INTERVAL_MIN_MS} ms",
-                remedy="Give more, such as '10 s' or 10_000 milliseconds, or leave checkpointing "
-                "off by setting no interval.",
+                checkpointing.interval_fault(interval_ms), remedy=checkpointing.INTERVAL_REMEDY
             )
         return self._set(checkpointing.CHECKPOINT_INTERVAL, interval_ms)
 

@@ -41,7 +41,8 @@ def tell_failed_rows(step: OperatorTransformation, tag: OutputTag[DeadLetter]) -
     else:
         from tidegate.operators.dead_letters import DeadLetterOperator
 
-        step.operator = DeadLetterOperator(step.operator, tag)
+        refuses_state = tag is not _ALL  # a folder is for the steps that can, whichever these are
+        step.operator = DeadLetterOperator(step.operator, tag, refuses_state=refuses_state)
 
 
 def send_failed_rows(program: Program, folder: str) -> None:

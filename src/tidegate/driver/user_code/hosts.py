@@ -100,7 +100,7 @@ class CoordinatorHosts:
             if host is None:
                 raise CheckpointAborted("JOB_FAILOVER_REGION", "its coordinator is closed")
             data = host.coordinator.snapshot(checkpoint)
-        except (Exception, SystemExit) as raised:
+        except BaseException as raised:
             failure = self.as_ours(as_error(raised), operator)
             self.post(CoordinatorSnapshotFailed(checkpoint, operator, failure))
         else:
@@ -174,14 +174,14 @@ class _Host:
         if not self.closed:
             try:
                 call()
-            except (Exception, SystemExit) as raised:
+            except BaseException as raised:
                 self.fail(as_error(raised))
 
     def close(self) -> None:
         self.report_backlog(False)  # the next one begins without
         if self._coordinator is not None:
             # A failure of what is closed is nobody's: the job goes on with another, or is over.
-            with contextlib.suppress(Exception, SystemExit):
+            with contextlib.suppress(BaseException):
                 self._coordinator.close()
 
     # --- CoordinatorContext ---

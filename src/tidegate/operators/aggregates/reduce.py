@@ -100,7 +100,7 @@ class ReduceOperator(FunctionOperator):
                 self._add_by_row(rows, self._emitter(results))
             else:
                 self._state.add_rows(keys, groups, rows.values, self._emitter(results))
-        except Exception as error:
+        except BaseException as error:
             failure = self._failure(error, rows, len(results))
             failure.__cause__ = None if failure is error else error
             stamps = None if stamps is None else stamps[: len(results)]
@@ -130,7 +130,7 @@ class ReduceOperator(FunctionOperator):
             self._folded.flush()
         super().snapshot(context)
 
-    def _failure(self, error: Exception, rows: RowBatch, at: int) -> TidegateError:
+    def _failure(self, error: BaseException, rows: RowBatch, at: int) -> TidegateError:
         return user_code_failed(error, operator=self._name, row=rows.values[at], at=at)
 
     def _emitter(self, results: list[object]) -> Callable[[object], None]:
@@ -201,7 +201,7 @@ class RollingOperator(ReduceOperator):
             raise NotPure(f"the rows have no field {self._field!r}")
         return int(at)
 
-    def _failure(self, error: Exception, rows: RowBatch, at: int) -> TidegateError:
+    def _failure(self, error: BaseException, rows: RowBatch, at: int) -> TidegateError:
         if isinstance(error, TidegateError):
             return error
         place = f"operator '{self._name}'"

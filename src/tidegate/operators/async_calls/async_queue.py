@@ -11,7 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from tidegate.errors import as_error
 from tidegate.model.elements import Watermark, WatermarkStatus
+from tidegate.operators.async_calls.cancellation import cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -252,9 +254,11 @@ class LoopTasks:
     async def _guard(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
-        except Exception as error:
+        except BaseException as raised:
+            if isinstance(raised, GeneratorExit) or cancelled():
+                raise
             if not self._is_over:
-                self._beside.start(_failing(error))
+                self._beside.start(_failing(as_error(raised)))
 
     def leave(self) -> None:
         """The operator is over: a failure is nobody's any more."""

@@ -10,6 +10,7 @@ more records than may be called now, the others wait, and the input is held back
 from __future__ import annotations
 
 import asyncio
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api import ship
@@ -41,6 +42,7 @@ from tidegate.operators.async_calls.call_places import (
 )
 from tidegate.operators.async_calls.call_processes import CallProcesses
 from tidegate.operators.async_calls.call_settings import Executor
+from tidegate.operators.async_calls.cancellation import cancelled
 from tidegate.operators.emit import emit_sorted
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
@@ -252,19 +254,29 @@ class AsyncWaitOperator(FunctionOperator):
 
     async def _perform(self, call: Call) -> None:
         try:
-            results = await self._attempts.outcome(call)
+            call.results = self._owned(await self._attempts.outcome(call), call.value)
         except UserCodeFailed as error:
             if self.dead_letters is None:
                 raise
             letter = DeadLetter(f"operator '{self._name}'", error.what, value=call.value)
             call.results = [(self.dead_letters, letter)]
             self._letters.inc()
-        else:
-            call.results = results if self._own is None else list(map(self._own, results))
         self._queue.done(call)
         self._context.tasks.wake()
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
+
+    def _owned(self, results: list[object], value: object) -> list[object]:
+        """The results as the next operator's own. Raises UserCodeFailed for what has no copy."""
+        if self._own is None:
+            return results
+        try:
+            return list(map(self._own, results))
+        except Exception as error:
+            for result in results:
+                if iscoroutine(result):
+                    result.close()  # or Python tells of it, apart from the failure
+            raise user_code_failed(error, operator=self._name, row=value) from error
 
     # --- checkpoints ---
 
@@ -282,7 +294,9 @@ class AsyncWaitOperator(FunctionOperator):
         for place in reversed(self._open_places):
             try:
                 await place.close()
-            except Exception as error:
+            except BaseException as error:
+                if cancelled():
+                    raise
                 raise user_code_failed(error, operator=self._name, call="close") from error
 
 

@@ -11,6 +11,7 @@ from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.api.rows.batches import shown
 from tidegate.errors import UserCodeFailed
 from tidegate.operators.async_calls.call_places import Attempt
+from tidegate.operators.async_calls.cancellation import cancelled
 from tidegate.operators.failures import user_code_failed, user_trace
 from tidegate.typeinfo.copies import private_copy
 
@@ -68,7 +69,7 @@ class Attempts:
             async with limit:
                 return await self._attempts(call.value, attempt)
         except (Exception, asyncio.CancelledError) as error:
-            if _cancelled():
+            if cancelled():
                 raise asyncio.CancelledError from error  # the subtask is over, whatever that was
             if not limit.expired():
                 raise self._failed(error, call.value) from error
@@ -91,7 +92,7 @@ class Attempts:
                 checked = self._checked(results, value)
                 if not self._again(self._retries_results, checked, number):
                     return checked
-            if _cancelled():
+            if cancelled():
                 raise asyncio.CancelledError  # the function has caught it, or made another of it
             await asyncio.sleep(self._retry.get_backoff_time_millis(number) / 1000)
         raise AssertionError("attempts end by one that is not repeated")
@@ -114,13 +115,13 @@ class Attempts:
             ) from expired
         try:
             return self._listed(self._on_timeout(self._given(value)), value)
-        except Exception as error:
+        except BaseException as error:
             raise self._failed(error, value) from error
 
     def _failed(self, error: BaseException, value: object) -> Exception:
-        if not isinstance(error, Exception):
-            cancelled = RuntimeError("what it waited for was cancelled")
-            error = cancelled.with_traceback(error.__traceback__)
+        if isinstance(error, asyncio.CancelledError):
+            stopped = RuntimeError("what it waited for was cancelled")
+            error = stopped.with_traceback(error.__traceback__)
         return user_code_failed(error, operator=self._operator, row=value)
 
     def _checked(self, given: object, value: object) -> list[object]:
@@ -143,13 +144,6 @@ class Attempts:
             where=f"operator '{self._operator}', at the row {shown(value)}",
             remedy="Give a list of results: [result] for one, [] for none.",
         )
-
-
-def _cancelled() -> bool:
-    """True if somebody cancels the running task, even if its time has just run out as well."""
-    task = asyncio.current_task()
-    assert task is not None, "asked in a task"
-    return task.cancelling() > 0
 
 
 def _timeout_of(function: object) -> Callable[[Any], list[Any]] | None:

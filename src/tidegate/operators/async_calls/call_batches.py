@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from flinkformat.frozen import frozen
 from tidegate.api.rows.batches import shown
-from tidegate.errors import UserCodeFailed
+from tidegate.errors import UserCodeFailed, as_error
 from tidegate.operators.async_calls.call_places import Attempt
+from tidegate.operators.async_calls.cancellation import cancelled
 
 if TYPE_CHECKING:
     from tidegate.operators.async_calls.call_places import Place
@@ -150,8 +151,10 @@ class Batches:
             asked.attempt.running = whole
         try:
             outcomes = await self._asked(batch, Attempt(began))
-        except Exception as error:
-            outcomes = [error] * len(batch)
+        except (Exception, asyncio.CancelledError) as raised:
+            if cancelled():
+                raise
+            outcomes = [as_error(raised)] * len(batch)
             if self._fail_alone and len(batch) > 1:
                 outcomes = [await self._alone(each, Attempt(began)) for each in batch]
         finally:
@@ -172,8 +175,10 @@ class Batches:
     async def _alone(self, asked: _Asked, attempt: Attempt) -> object:
         try:
             return (await self._asked([asked], attempt))[0]
-        except Exception as error:
-            return error
+        except (Exception, asyncio.CancelledError) as raised:
+            if cancelled():
+                raise
+            return as_error(raised)
 
     def _by_row(self, given: object, batch: list[_Asked]) -> list[object]:
         rows = len(batch)

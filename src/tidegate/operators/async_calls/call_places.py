@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.errors import as_error
+from tidegate.operators.async_calls.cancellation import cancelled
 from tidegate.operators.failures import user_code_failed
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class OnLoop:
         attempt.began()
         try:
             return await self._call(argument)
-        except SystemExit as raised:
+        except (Exception, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as raised:  # the loop would end with some of them
             raise as_error(raised) from None
 
     async def close(self) -> None:
@@ -162,7 +165,7 @@ def opened(function: object, context: CallContext) -> Awaitable[None] | None:
         return None
     try:
         left = function.open(context)
-    except Exception as error:
+    except BaseException as error:
         raise user_code_failed(error, operator=context.name, call="open") from error
     return _awaited(left, context.name) if isawaitable(left) else None
 
@@ -170,8 +173,9 @@ def opened(function: object, context: CallContext) -> Awaitable[None] | None:
 async def _awaited(left: Awaitable[object], operator: str) -> None:
     try:
         await left
-    except (Exception, SystemExit) as raised:
-        error = as_error(raised)
+    except BaseException as error:
+        if cancelled():
+            raise
         raise user_code_failed(error, operator=operator, call="open") from error
 
 

@@ -79,7 +79,7 @@ def _answer(act: Callable[[], object]) -> bytes:
     """Success flag with the result, or failure with the exception and its place."""
     try:
         return pickled_by_value((True, act(), ""))
-    except (Exception, SystemExit) as raised:
+    except BaseException as raised:
         error = as_error(raised)
         return pickled_by_value((False, _portable(error), user_trace(error)))
 

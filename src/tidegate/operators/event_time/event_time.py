@@ -240,13 +240,13 @@ class _UserGenerator:
             for value, stamp in zip(rows.values, stamps, strict=True):
                 marks.row += 1
                 on_event(value, stamp, marks)
-        except Exception as error:
+        except BaseException as error:
             raise user_code_failed(error, operator=self._operator, row=value) from error
 
     def beat(self, marks: Marks) -> None:
         try:
             self._generator.on_periodic_emit(marks)
-        except Exception as error:
+        except BaseException as error:
             call = "on_periodic_emit"
             raise user_code_failed(error, operator=self._operator, call=call) from error
 
@@ -254,7 +254,7 @@ class _UserGenerator:
 def _made(supplier: Callable[[], object], operator: str) -> WatermarkGenerator[Any]:
     try:
         made = supplier()
-    except Exception as error:
+    except BaseException as error:
         call = "supplier of watermark generators"
         raise user_code_failed(error, operator=operator, call=call) from error
     if not isinstance(made, WatermarkGenerator):

@@ -79,7 +79,7 @@ class FunctionStamps:
         found: list[object] = []
         try:
             found.extend(map(self._call, rows.values, old))
-        except Exception as error:
+        except BaseException as error:
             raise self._failed(error, rows, len(found)) from error
         if len(found) < len(rows):
             # `map` takes a StopIteration that leaves the function for its own end.
@@ -105,7 +105,7 @@ class FunctionStamps:
             return None
         return found[0] if found[0].dtype == np.int64 else None
 
-    def _failed(self, error: Exception, rows: RowBatch, at: int) -> TidegateError:
+    def _failed(self, error: BaseException, rows: RowBatch, at: int) -> TidegateError:
         return user_code_failed(error, operator=self._operator, row=rows.values[at], at=at)
 
     def _misfit(self, values: Sequence[object], found: Sequence[object]) -> UserCodeFailed:

@@ -156,7 +156,7 @@ class SourceReaderOperator(SourceOperator):
     def _polled(self) -> Batch | None:
         try:
             batch = self._reader.poll()
-        except Exception as error:
+        except BaseException as error:
             raise user_code_failed(error, operator=self._name, call="reader") from error
         return batch if batch is None or self._conversion is None else self._conversion.batch(batch)
 
@@ -186,6 +186,8 @@ class SourceReaderOperator(SourceOperator):
         try:
             if reader is not None:
                 reader.close()
+        except BaseException as error:
+            raise user_code_failed(error, operator=self._name, call="close") from error
         finally:
             if context is not None:
                 context.close()

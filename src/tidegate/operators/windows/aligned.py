@@ -297,7 +297,7 @@ class AlignedWindowOperator(HeapFiringOperator):
         self._adding = keys, starts, groups, rest
         try:
             self._state.add_rows(zip(keys, starts, strict=True), groups, rest)
-        except Exception as error:
+        except BaseException as error:
             row = values[-1 - length_hint(rest)]
             raise user_code_failed(error, operator=self._name, row=row) from error
 

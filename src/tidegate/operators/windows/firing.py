@@ -260,7 +260,7 @@ class WindowFaults:
             remedy="Yield each result, or return a list of them.",
         )
 
-    def failed(self, error: Exception, key: object, window: object) -> TidegateError:
+    def failed(self, error: BaseException, key: object, window: object) -> TidegateError:
         """The error for an exception, with its cause."""
         call = f"window function, for key {key!r} and {window}"
         failure = user_code_failed(error, operator=self._operator, call=call)

@@ -171,7 +171,7 @@ class WindowOperator(FiringOperator):
                 if not live and (windows or self._is_over(event_ms)):
                     late[0].append(value)
                     late[1].append(event_ms)
-        except Exception as error:
+        except BaseException as error:
             raise user_code_failed(error, operator=self._name, row=value) from error
         self._late.take(*late, out)
 
@@ -278,7 +278,7 @@ class WindowOperator(FiringOperator):
             self._trigger.stand_on(namespace)
             try:
                 result = on_time(ms, window, self._trigger)
-            except Exception as error:
+            except BaseException as error:
                 call = f"trigger, for key {self._cell.key!r} and {window}"
                 raise user_code_failed(error, operator=self._name, call=call) from error
             yield from self._obey(result, window, home)

@@ -106,7 +106,7 @@ class SessionOperator(HeapFiringOperator):
                     late[1].append(stamp)
                 elif not session[3]:
                     yield from self._results(session)
-        except Exception as error:
+        except BaseException as error:
             raise user_code_failed(error, operator=self._name, row=value) from error
         self._late.take(*late, out)
         self._set_alarm()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from tidegate.api.rows.batches import arrow_take, copied, take
+from tidegate.api.rows.batches import arrow_take, copied, shown, take
 from tidegate.api.rows.column_rows import ColumnRows, as_columns
-from tidegate.api.rows.keys import keys_of_rows
+from tidegate.api.rows.keys import drawn, keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.loops.forms import loops
 from tidegate.model.elements import ArrowBatch, RowBatch
@@ -167,15 +168,16 @@ class _Custom:
         rows = batch if isinstance(batch, RowBatch) else _rows_of(batch)
         count = len(self._channels)
         keys = keys_of_rows(rows.values, self._key, self._where)
-        targets = np.array([self._partition(key, count) for key in keys], np.int64)
-        wrong = np.nonzero((targets < 0) | (targets >= count))[0]
-        if len(wrong):
-            raise GraphError(
-                f"the partitioner chose {targets[wrong[0]]} of {count} partitions",
-                where=self._where,
-                remedy="Return a number from 0 to num_partitions - 1.",
-            )
-        spread(rows, targets, self._channels, now_ms)
+        calls = map(self._partition, keys, repeat(count))
+        chosen = drawn(calls, rows.values, name="partitioner", where=self._where)
+        for value, target in zip(rows.values, chosen, strict=True):
+            if not (isinstance(target, int | np.integer) and 0 <= target < count):
+                raise GraphError(
+                    f"the partitioner chose {shown(target)} of {count} partitions",
+                    where=f"{self._where}, at the row {shown(value)}",
+                    remedy="Return a whole number from 0 to num_partitions - 1.",
+                )
+        spread(rows, np.array(chosen, np.int64), self._channels, now_ms)
 
 
 def _rows_of(batch: ArrowBatch) -> RowBatch:

@@ -44,14 +44,16 @@ async def guarded(
     """Runs the work of a subtask; fail: gets what it raises."""
     try:
         await work
-    except (Exception, SystemExit) as raised:
-        fail(as_error(raised))
+    except GeneratorExit:
+        raise
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         # Not this task was cancelled but what it waited for; nobody else would notice.
         fail(UserCodeFailed("what the subtask waited for was cancelled"))
+    except BaseException as raised:
+        fail(as_error(raised))
 
 
 class Tasks:
@@ -121,7 +123,9 @@ class BlockingCalls:
     def _unless_over(self, call: Callable[[], object]) -> object:
         try:
             return None if self._over else call()
-        except (SystemExit, KeyboardInterrupt) as raised:
+        except Exception:
+            raise
+        except BaseException as raised:
             raise as_error(raised) from None
 
     def give_up(self) -> None:

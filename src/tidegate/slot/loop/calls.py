@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flinkformat.frozen import frozen
+from tidegate.errors import CallInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from tidegate.model.ids import ExecutionId
 
 OURS = "tidegate"
-
-
-class CallInterrupted(BaseException):
-    """Raised inside of a user's function whose subtask is cancelled; passes `except Exception`."""
 
 
 @frozen

@@ -11,9 +11,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidegate.errors import as_error
+from tidegate.errors import CallInterrupted, as_error
 from tidegate.model.control import ExecutionState
-from tidegate.slot.loop.calls import CallInterrupted, Calls
+from tidegate.slot.loop.calls import Calls
 from tidegate.slot.loop.courtesy import Courtesy
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Rounds:
                 self.calls.end(outer)  # what follows is our own, and not to be broken off
         except CallInterrupted:
             subtask.end(ExecutionState.CANCELED)
-        except (Exception, SystemExit, KeyboardInterrupt) as raised:
+        except BaseException as raised:
             subtask.fail(as_error(raised))
 
     # --- rest ---

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.api.operator import Pause
 from tidegate.api.pieces import PIECE_S, ROWS_UNBOUNDED, TURN_S, Intake
 from tidegate.api.rows.batches import copied
+from tidegate.errors import as_error
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
 from tidegate.slot.subtask.work import Work
 
@@ -351,17 +352,14 @@ class Chain:
             self._opened.append(each)
             each.operator.open(each.context)
 
-    def close(self, log: structlog.typing.FilteringBoundLogger) -> list[Awaitable[None]]:
-        """Close what was opened; the result is what is left to be awaited.
-
-        Errors are logged, since the end of the subtask has its own reason.
-        """
+    def close(self, failed: Callable[[Exception], object]) -> list[Awaitable[None]]:
+        """Close what was opened; the result is what is left to be awaited. failed: gets errors."""
         closing: list[Awaitable[None]] = []
         for each in self._opened:
             try:
                 left = each.operator.close()
-            except Exception as error:
-                log_failed_close(log, error)
+            except BaseException as raised:
+                failed(as_error(raised))
             else:
                 closing += [] if left is None else [left]
         for each in self.operators:

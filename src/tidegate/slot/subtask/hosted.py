@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import (
@@ -147,15 +148,44 @@ class HostedSubtask:
 
     def changed(self, state: ExecutionState, error: TidegateError | None) -> None:
         """Tell the driver; of a subtask that is over nothing is left."""
-        figures = self.subtask.figures if state.is_terminal else None
-        metrics = self.subtask.metrics.read() if state.is_terminal else {}
-        if state.is_terminal:
-            self._forget()
+        if not state.is_terminal:
+            self._driver.send(SubtaskChanged(self.execution, state, error))
+            return
+        figures, metrics = self.subtask.figures, self.subtask.metrics.read()
         changed = SubtaskChanged(self.execution, state, error, figures=figures, metrics=metrics)
+        if state is not ExecutionState.FINISHED:
+            if closing := self._forget(self._log_failed_close):
+                self._beside.run(closing)
+            self._driver.send(changed)
+            return
+        failures: list[Exception] = []
+        if closing := self._forget(failures.append):
+            self._beside.run(self._tell_closed(closing, changed, failures))
+        else:
+            self._tell_finished(changed, failures)
+
+    async def _tell_closed(
+        self, closing: Awaitable[None], changed: SubtaskChanged, failures: list[Exception]
+    ) -> None:
+        await closing
+        self._tell_finished(changed, failures)
+
+    def _tell_finished(self, changed: SubtaskChanged, failures: list[Exception]) -> None:
+        """Tell the driver; what closing has raised fails a subtask that had come to its end."""
+        for error in failures[1:]:
+            self._log_failed_close(error)
+        if failures:
+            failure = as_ours(failures[0], self.deployment.task_name)
+            changed = replace(changed, state=ExecutionState.FAILED, error=failure)
         self._driver.send(changed)
 
-    def _forget(self) -> None:
+    def _log_failed_close(self, error: Exception) -> None:
+        log_failed_close(self.log, error)
+
+    def _forget(self, failed: Callable[[Exception], object]) -> Coroutine[Any, Any, None] | None:
+        """Close everything; the result is what is left to be awaited. failed: gets errors."""
         calls, subtask = self._rounds.calls, self.subtask
+        closing: Coroutine[Any, Any, None] | None = None
         self._rounds.forget(self.execution)
         calls.closing(self.execution)
         for snapshot in self._snapshots.values():
@@ -171,17 +201,20 @@ class HostedSubtask:
         self._reader.give_up()
         self._blocking.give_up()
         if self._blocking.under_way:
-            self._beside.run(close_after_calls(self._close, self._blocking, self.log))
-        elif closing := self._close():
-            self._beside.run(await_closing(closing, self.log))
+            closing = close_after_calls(
+                lambda: self._close(failed), self._blocking, self.log, failed
+            )
+        elif left := self._close(failed):
+            closing = await_closing(left, self.log, failed)
         calls.closed(self.execution)
+        return closing
 
-    def _close(self) -> list[Awaitable[None]]:
-        """Close the operators: a call that may take long too."""
+    def _close(self, failed: Callable[[Exception], object]) -> list[Awaitable[None]]:
+        """Close the operators: a call that may take long too. failed: gets what closing raises."""
         calls = self._rounds.calls
         outer = calls.begin(self.execution, self.clock.monotonic_ms(), closes=True)
         try:
-            return self.subtask.chain.close(self.log)
+            return self.subtask.chain.close(failed)
         finally:
             calls.end(outer)
 
@@ -370,29 +403,43 @@ def restore(subtask: Subtask, reader: StateReader) -> None:
 
 
 async def await_closing(
-    closing: Sequence[Awaitable[None]], log: structlog.typing.FilteringBoundLogger
+    closing: Sequence[Awaitable[None]],
+    log: structlog.typing.FilteringBoundLogger,
+    failed: Callable[[Exception], object],
 ) -> None:
     """Wait for what operators leave when they are closed, each for a bounded time."""
     for each in closing:
-        try:
-            await asyncio.wait_for(each, CLOSE_LIMIT_S)
-        except TimeoutError:
-            log.warning(
-                "closing an operator takes too long and is abandoned; check its 'close'",
-                waited_s=CLOSE_LIMIT_S,
-            )
-        except Exception as error:
-            log_failed_close(log, error)
+        await guarded(closed_in_time(each, log), failed)
+
+
+async def closed_in_time(
+    closing: Awaitable[None], log: structlog.typing.FilteringBoundLogger
+) -> None:
+    limit = asyncio.timeout(CLOSE_LIMIT_S)  # `wait_for` makes a task, in which sys.exit ends all
+    try:
+        async with limit:
+            await closing
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        log.warning(
+            "closing an operator takes too long and is abandoned; check its 'close'",
+            waited_s=CLOSE_LIMIT_S,
+        )
 
 
 async def close_after_calls(
     close: Callable[[], Sequence[Awaitable[None]]],
     calls: BlockingCalls,
     log: structlog.typing.FilteringBoundLogger,
+    failed: Callable[[Exception], object],
 ) -> None:
-    """Close what operators have opened once no call that they made on the pool is under way."""
+    """Close what operators have opened once no call that they made on the pool is under way.
+
+    failed: gets what closing raises.
+    """
     if await calls.ended(CALL_LIMIT_S):
-        await await_closing(close(), log)
+        await await_closing(close(), log, failed)
     else:
         log.warning(
             "a subtask has ended, but its call to a file or service is still running; its "

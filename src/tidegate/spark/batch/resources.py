@@ -55,10 +55,18 @@ class TaskResources:
         if checkpoint is not None and self._local.folders.in_use:
             self._local.folders.on_complete(checkpoint)
 
-    async def close(self, chain: Chain, log: structlog.typing.FilteringBoundLogger) -> None:
-        """Close the operators once their calls have ended; copies of their state stay."""
+    async def close(
+        self,
+        chain: Chain,
+        log: structlog.typing.FilteringBoundLogger,
+        failed: Callable[[Exception], object],
+    ) -> None:
+        """Close the operators once their calls have ended; copies of their state stay.
+
+        failed: gets what closing raises.
+        """
         self.calls.give_up()
-        await close_after_calls(lambda: chain.close(log), self.calls, log)
+        await close_after_calls(lambda: chain.close(failed), self.calls, log, failed)
         self._threads.close()
         self._local.folders.close(over=False)
 

@@ -31,6 +31,7 @@ from tidegate.operators.sinks.sink import committables_state
 from tidegate.slot.driver_link import as_ours
 from tidegate.slot.loop.beside import DaemonThreads, guarded
 from tidegate.slot.subtask.builder import build, load
+from tidegate.slot.subtask.chain import log_failed_close
 from tidegate.slot.subtask.hosted import restore
 from tidegate.spark.batch.channels import AT_ONCE_ROWS, GATHERED_ROWS, ToSubtask, Unbounded
 from tidegate.spark.batch.frame_rows import FrameRows, reading
@@ -180,12 +181,18 @@ class StageHost:
         if self.failure is not None:
             raise self.failure
 
-    async def close(self) -> None:
+    async def close(self, *, is_whole: bool) -> None:
+        """Close the operators. Raises what they raise where the task is whole, and logs it else."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await self.resources.close(self.subtask.chain, self.log)
+        failures: list[Exception] = []
+        await self.resources.close(self.subtask.chain, self.log, failures.append)
+        for error in failures[1:] if is_whole else failures:
+            log_failed_close(self.log, error)
+        if is_whole and failures:
+            raise failures[0]
 
     # --- Host ---
 
@@ -373,7 +380,7 @@ class StageTask:
         return replace(plan, outputs=outputs)
 
     def _from_first_to_last(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        subtask = self._subtask
+        subtask, is_whole = self._subtask, False
         try:
             self._on_loop(self._begin())
             if self._rows is not None:
@@ -394,8 +401,9 @@ class StageTask:
                 self._on_loop(self._leave())
             self._figures, self._metrics = self._subtask.figures, self._subtask.metrics.read()
             yield from self._writer.take()
+            is_whole = True
         finally:
-            self._on_loop(self._host.close())
+            self._on_loop(self._host.close(is_whole=is_whole))
 
     def _on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self._host.loop.run_until_complete(coroutine)
