@@ -1,7 +1,10 @@
 """Columnar keyed state: rows of keys, columns over them, snapshots by key group."""
 
+import copy
 import datetime
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -301,16 +304,33 @@ def test_values_of_another_type_are_refused_by_column_when_they_are_written() ->
         snapshot(columns.subtask)
 
 
-def test_a_list_that_grows_after_the_barrier_is_written_as_it_was() -> None:
-    columns = Columns(Subtask())
-    lists = ColumnStateDescriptor("seen", pa.list_(pa.int64()))
-    state = columns.subtask.backend.column_state(lists)
-    rows, growing = columns.index(pa.array([1])), [1]
-    state.put(rows, np.fromiter([growing], object, 1))
-    pending = columns.subtask.backend.snapshot(CheckpointId(1))
-    growing.append(2)
+NESTED = [
+    (pa.list_(pa.int64()), [1], lambda value: value.append(2)),
+    (pa.large_list(pa.int64()), [1], lambda value: value.append(2)),
+    (pa.list_(struct(n=pa.int64())), [{"n": 1}], lambda value: value[0].update(n=2)),
+    (struct(n=pa.int64()), {"n": 1}, lambda value: value.update(n=2)),
+    (struct(n=pa.list_(pa.int64())), {"n": [1]}, lambda value: value["n"].append(2)),
+    (pa.map_(pa.string(), pa.int64()), [("n", 1)], lambda value: value.append(("m", 2))),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
+@pytest.mark.parametrize(("arrow", "value", "change"), NESTED, ids=str)
+def test_a_value_that_changes_in_place_after_the_barrier_is_written_as_it_was(
+    arrow: pa.DataType, value: Any, change: Callable[[Any], None], packed: bool
+) -> None:
+    subtask, descriptor = Subtask(), ColumnStateDescriptor("seen", arrow)
+    panes, keys = Panes(subtask), pa.array(range(9))
+    rows = panes.panes.index(keys, panes.hasher.key_groups_of_column(keys))[:1]
+    pane, held = panes.panes.pane(1), copy.deepcopy(value)
+    pane.add(rows)
+    pane.column(descriptor).put(rows, np.fromiter([held], object, 1))
+    if packed:
+        pane.pack()
+    pending = subtask.backend.snapshot(CheckpointId(1))
+    change(pane.column(descriptor).get(rows)[0])
     [again] = restored([stored(pending)])
-    assert Columns(again).values(pa.array([1]), lists) == {1: [1]}
+    assert held != value and Panes(again).values(descriptor) == {(1, 0): value}
 
 
 def test_ufuncs_change_rows_in_place_each_time_a_row_is_named() -> None:

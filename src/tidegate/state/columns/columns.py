@@ -12,6 +12,7 @@ from tidegate.errors import ConfigError, FormatError, SerializerIncompatible
 from tidegate.state.columns.column_pages import FrozenArray
 from tidegate.state.columns.key_rows import KeyRows, with_room
 from tidegate.typeinfo.arrow import arrow_faults
+from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,18 +81,17 @@ class Column:
         self._values = values.astype(self.dtype)
 
     def freeze(self) -> FrozenColumn:
-        """A frozen copy; lists, which may still grow, are copied at once."""
-        if self._packed is None:
+        """A frozen copy; values that may be changed in place are copied deeply, and at once."""
+        packed, nested = self._packed is not None, pa.types.is_nested(self.arrow)
+        if not packed:
             self._make_room()
-            frozen = FrozenArray(self._values, len(self._rows))
-            if pa.types.is_list(self.arrow):
-                frozen = FrozenArray(self._values, len(self._rows), _with_lists_copied)
-                for _ in frozen.steps():
-                    pass
-            self._frozen = frozen
-        else:
-            frozen = FrozenArray(self._values, len(self._values), None)
-        return FrozenColumn(self.name, self.arrow, self.default, frozen, self._packed is not None)
+        count = len(self._values) if packed else len(self._rows)
+        copy = _copied_deeply if nested else None if packed else np.copy
+        self._frozen = frozen = FrozenArray(self._values, count, copy)
+        if nested:
+            for _ in frozen.steps():
+                pass
+        return FrozenColumn(self.name, self.arrow, self.default, frozen, packed)
 
     def pack(self, rows: Longs) -> None:
         """Keeps only the values of these rows, which ascend."""
@@ -184,9 +184,8 @@ def _default(default: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
         ) from error
 
 
-def _with_lists_copied(values: NDArray[Any]) -> NDArray[Any]:
-    lists = (tuple(each) if isinstance(each, list | set) else each for each in values)
-    return np.fromiter(lists, object, len(values))
+def _copied_deeply(values: NDArray[Any]) -> NDArray[Any]:
+    return np.fromiter(map(private_copy, values), object, len(values))
 
 
 @frozen
