@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -117,6 +118,27 @@ def test_a_generator_function_that_raises_is_named_with_its_own_frames(world: Wo
     ) as caught:
         job.run_to_end()
     assert "1 // (n - 5)" in caught.value.trace
+
+
+def test_a_generator_function_may_change_and_give_again_what_it_has_given(world: World) -> None:
+    row: dict[str, Any] = {"seen": []}
+
+    def changed(n: int) -> dict[str, Any]:
+        row["n"] = n
+        row["seen"].append(n)
+        return row
+
+    source = DataGeneratorSource(changed, count=10)
+    job = SourceJob(world, lambda: SourceReaderOperator(source), 1, settings=SMALL)
+    job.run_to_end()
+    assert job.emitted == [{"n": n, "seen": list(range(n + 1))} for n in range(10)]
+
+
+def test_a_generator_function_that_raises_stop_iteration_fails(world: World) -> None:
+    source = DataGeneratorSource(lambda n: next(iter([])), count=10)
+    job = SourceJob(world, lambda: SourceReaderOperator(source, None, "numbers"), 1)
+    with pytest.raises(UserCodeFailed, match="operator 'numbers' raised StopIteration"):
+        job.run_to_end()
 
 
 def test_an_endless_generator_deals_numbers_out_evenly(world: World) -> None:

@@ -10,10 +10,16 @@ from tests.e2e.runtimes import finished
 from tests.e2e.watch import view, wait_completed, wait_running
 from tidegate import (
     ConfigError,
+    ContinuousProcessingTimeTrigger,
+    GlobalWindows,
     GraphError,
     KeyedProcessFunction,
+    ProcessingTimeSessionWindows,
+    PurgingTrigger,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
+    Time,
+    TumblingProcessingTimeWindows,
     Types,
     WatermarkStrategy,
 )
@@ -80,6 +86,26 @@ def test_a_batch_without_an_end_is_refused_and_runs_as_a_stream_where_that_is_le
     automatic = environment(RuntimeExecutionMode.AUTOMATIC).generate(same, None, 1_000)
     counts = automatic.map(lambda _: 1).key_by(lambda _: 0, Types.LONG()).reduce(lambda x, y: x + y)
     assert counts.execute_and_collect(limit=3) == [1, 2, 3]
+
+
+SECOND = Time.seconds(1)
+BY_CLOCK = {
+    "tumbling": lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(SECOND)),
+    "sessions": lambda keyed: keyed.window(ProcessingTimeSessionWindows.with_gap(SECOND)),
+    "now and then": lambda keyed: keyed.window(GlobalWindows.create()).trigger(
+        PurgingTrigger.of(ContinuousProcessingTimeTrigger.of(SECOND))
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("windows", BY_CLOCK)
+def test_windows_of_processing_time_are_refused(mode: RuntimeExecutionMode, windows: str) -> None:
+    keyed = environment(mode).from_sequence(1, 10).key_by(lambda n: n % 2)
+    BY_CLOCK[windows](keyed).reduce(max).name("by the clock").print()
+    with pytest.raises(GraphError, match="processing time have no place in a batch") as refused:
+        keyed.get_execution_environment().execute()
+    assert refused.value.where == "operator 'by the clock'"
 
 
 @pytest.mark.slow

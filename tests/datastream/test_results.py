@@ -129,6 +129,26 @@ def test_a_failed_job_raises_after_its_last_record() -> None:
         next(rows)
 
 
+def test_the_error_of_a_job_comes_once_it_has_ended() -> None:
+    """A program that ends with the error is not warned of a job that still runs."""
+
+    def rows() -> Iterator[object]:
+        raise error
+        yield
+
+    client, error = Client([]), JobFailed("the job failed")
+    ended: Future[JobExecutionResult] = Future()
+    client.collected = lambda name: rows()
+    client.get_job_execution_result = lambda: ended
+    records: CloseableIterator[object] = CloseableIterator(client, "c")
+    end = threading.Timer(0.05, ended.set_exception, [error])
+    end.start()
+    with pytest.raises(JobFailed) as raised:
+        records.next()
+    assert (raised.value, ended.done()) == (error, True)
+    end.join()
+
+
 def test_a_job_that_failed_is_not_cancelled() -> None:
     def rows() -> Iterator[object]:
         yield 1

@@ -138,6 +138,41 @@ def test_a_job_that_was_cancelled_or_suspended_says_so_and_goes_on_with_latest(
     run(work)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [CancelRequested("the test"), SuspendRequested("the test")])
+def test_a_job_that_begins_from_a_named_snapshot_is_not_said_to_begin_from_nothing(
+    ends: CancelRequested | SuspendRequested, tmp_path: Path
+) -> None:
+    async def work() -> list[str]:
+        store = MemoryHaStore()
+
+        async def chain(graph: JobGraph) -> HaStore:
+            return store
+
+        async def until_two(settings: dict[str, str], ends: object, seed: int) -> None:
+            world = World(endless_graph(**settings), chain=chain, seed=seed)
+            running = asyncio.ensure_future(world.run())
+            await world.until(JobStatus.RUNNING)
+            await world.completed(2)
+            world.driver.job.inbox.post(ends)
+            await running
+
+        with structlog.testing.capture_logs() as logs:
+            await until_two(on_disk(tmp_path), ends, 1)
+            record = await newest_record(store)
+            assert record is not None
+            named = record.completed[-1].location
+            settings = {**on_disk(tmp_path), "execution.state-recovery.path": named}
+            await until_two(settings, CancelRequested("the test"), 2)
+        told = [log for log in logs if "earlier run" in log["event"]]
+        assert [log["starts_from"] for log in told] == [named]
+        return [log["event"] for log in told]
+
+    [event] = asyncio.run(work())
+    assert event.startswith("the job starts from the snapshot that is named")
+    assert ("'--from latest'" in event) == isinstance(ends, SuspendRequested)
+
+
 def files_in(folder: str) -> list[Path]:
     return sorted(Path(folder).iterdir())
 

@@ -72,7 +72,7 @@ class IdleProvider:
 
 
 class World:
-    """A driver over a network in memory."""
+    """A driver over a network in memory. seed: the same makes the same ids of jobs."""
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class World:
         *,
         chain: Callable[[JobGraph], Awaitable[HaStore]] | None = None,
         network: MemoryNetwork | None = None,
+        seed: int = 1,
     ) -> None:
         self.network = network or MemoryNetwork()
         self.provider = provider or LoopProvider(self.network)
@@ -89,7 +90,7 @@ class World:
             DriverWorld(
                 network=self.network,
                 clock=SystemClock(),
-                chance=SeededChance(1),
+                chance=SeededChance(seed),
                 run_blocking=self._run_blocking,
                 call_user=self._run_blocking,
                 chain=chain or self._chain,

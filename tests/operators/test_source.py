@@ -1,18 +1,22 @@
 """The source operator and its coordinator: readers, splits, event time."""
 
+import datetime
+import decimal
 from pathlib import Path
 
 import pytest
 
+from flinkformat.row import Row
 from tests.operators.source_job import SourceJob
 from tests.operators.world import TURNS_MAX, FakeCoordinatorContext, Hosted, World
+from tidegate.api import ship
 from tidegate.api.operator import Polled
 from tidegate.api.watermarks import TimestampAssigner, WatermarkStrategy
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.files.file_source import FileSource
 from tidegate.connectors.generator import NumberSequenceSource
 from tidegate.errors import GraphError
-from tidegate.model.duration import Duration
+from tidegate.model.duration import Duration, Instant
 from tidegate.model.elements import OperatorEvent, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
@@ -24,6 +28,39 @@ from tidegate.operators.sources.source_coordinator import (
     SplitsAssigned,
     SplitsWanted,
 )
+from tidegate.typeinfo.types import TypeInformation, Types
+
+TYPED = [
+    (Types.STRING(), "a"),
+    (Types.BYTE(), 1),
+    (Types.BOOLEAN(), True),
+    (Types.SHORT(), 1),
+    (Types.INT(), 1),
+    (Types.LONG(), 1),
+    (Types.FLOAT(), 0.5),
+    (Types.DOUBLE(), 0.5),
+    (Types.CHAR(), "a"),
+    (Types.BIG_INT(), 1),
+    (Types.BIG_DEC(), decimal.Decimal(1)),
+    (Types.INSTANT(), Instant(1, 0)),
+    (Types.SQL_DATE(), datetime.date(2026, 1, 2)),
+    (Types.SQL_TIME(), datetime.time(1, 2)),
+    (
+        Types.SQL_TIMESTAMP(),
+        datetime.datetime.fromisoformat("2026-01-02"),
+    ),
+    (Types.PICKLED_BYTE_ARRAY(), {1}),
+    (Types.PRIMITIVE_ARRAY(Types.INT()), [1]),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), b"a"),
+    (Types.BASIC_ARRAY(Types.SHORT()), [1]),
+    (Types.OBJECT_ARRAY(Types.INT()), [1]),
+    (Types.MAP(Types.STRING(), Types.INT()), {"a": 1}),
+    (Types.LIST(Types.INT()), [1]),
+    (Types.TUPLE([Types.INT(), Types.STRING()]), (1, "a")),
+    (Types.ROW([Types.SHORT(), Types.BYTE()]), Row(f0=1, f1=2)),
+    (Types.ROW_NAMED(["n"], [Types.INT()]), Row(n=1)),
+]
+"""A value of each type."""
 
 WANTED = OperatorEvent(SplitsWanted())
 
@@ -230,3 +267,14 @@ def test_in_front_of_a_slow_step_a_source_emits_few_rows_at_once(
                 job.step(0)
         sizes.append(len(job.emitted) - before)
     assert sizes == [20, 7, 1, 20]
+
+
+@pytest.mark.parametrize(("type_info", "value"), TYPED, ids=[str(each) for each, _ in TYPED])
+def test_a_source_of_each_type_is_shipped_and_gives_its_values(
+    world: World, type_info: TypeInformation, value: object
+) -> None:
+    source = CollectionSource([value])
+    shipped = ship.dumps(SourceReaderOperator(source, None, "typed", type_info), name="typed")
+    job = SourceJob(world, lambda: ship.loads(shipped, name="typed"), 1)
+    job.run_to_end()
+    assert job.emitted == [value]

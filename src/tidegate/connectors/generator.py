@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 from flinkformat.frozen import frozen
 from tidegate.api.pieces import TURN_S, PieceSize
 from tidegate.connectors.shares import RowRate, SplitListEnumerator, check_rate
+from tidegate.loops.forms import loaded_loops
 from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.typeinfo.copies import copier_of_results
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
@@ -120,15 +122,25 @@ class DataGeneratorSource:
         return SplitListEnumerator(context, splits, restored)
 
     def reader(self, context: ReaderContext) -> NumberReader:
-        calls = _Calls(self._function, context.monotonic_ms)
+        own = copier_of_results(self._type, loaded_loops())
+        calls = _Calls(self._function, own, context.monotonic_ms)
         return NumberReader(context, calls.batch, rate=self._rate, rows_max=lambda: calls.rows)
 
 
 class _Calls:
-    """Calls a function for numbers, and learns how many calls take a few milliseconds."""
+    """Calls a function for numbers, and learns how many calls take a few milliseconds.
 
-    def __init__(self, function: Callable[[int], object], monotonic_ms: Callable[[], int]) -> None:
+    own: copies each result before the next call, which may change it; None where it cannot.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[int], object],
+        own: Callable[[object], object] | None,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
         self._function = function
+        self._own = own
         self._monotonic_ms = monotonic_ms
         self._size = PieceSize(_ENDLESS, TURN_S)
 
@@ -138,7 +150,9 @@ class _Calls:
 
     def batch(self, numbers: Sequence[int]) -> RowBatch:
         began_ms = self._monotonic_ms()
-        values = list(map(self._function, numbers))
+        # `map` would take a StopIteration that leaves the function for the end.
+        call, own = self._function, self._own
+        values = [call(n) for n in numbers] if own is None else [own(call(n)) for n in numbers]
         if values:
             self._size.took(len(values), (self._monotonic_ms() - began_ms) / 1000)
         return RowBatch(values)

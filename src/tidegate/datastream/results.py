@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent import futures
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
@@ -92,6 +93,8 @@ class CloseableIterator(Generic[T]):
             raise
         except TidegateError:
             self._ended = True
+            # The records end before the job: a program that ends now would leave a running one.
+            futures.wait([self._client.get_job_execution_result()], interrupts.CANCEL_TIMEOUT_S)
             raise
         except (KeyboardInterrupt, SystemExit) as told:
             self._suspend(told)

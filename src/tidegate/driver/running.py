@@ -134,7 +134,8 @@ class RunningJob:
         # Beside the start of the job, which waits for nothing that an earlier run has left.
         if former is not None and former.job != leadership.job:
             before = world.storage(start.graph, former.job)
-            inbox.spawn(tell_of_former(former, before, world.run_blocking, world.log))
+            named = start.completed[-1].pointer if start.completed else None
+            inbox.spawn(tell_of_former(former, before, named, world.run_blocking, world.log))
         elif former is not None and not start.damaged:
             # What is damaged may be mended while the job runs, so that all is left as it is.
             inbox.spawn(start.files.sweep(leadership.epoch, former.next_id, start.completed))

@@ -90,6 +90,8 @@ def translate(graph: StreamGraph, configuration: Configuration, name: str) -> Jo
     if not configuration.get(execution.AUTO_GENERATE_UIDS):
         _refuse_missing_uids(graph)
     settings = job_settings(_with_mode(graph, configuration))
+    if settings.slot.final_only:
+        _refuse_windows_of_the_clock(graph)
     if settings.checkpoints.unaligned and not configuration.get(
         checkpointing.FORCE_UNALIGNED_CHECKPOINTS
     ):
@@ -131,6 +133,17 @@ def _with_mode(graph: StreamGraph, configuration: Configuration) -> Configuratio
         return configuration
     found = RuntimeExecutionMode.STREAMING if endless else RuntimeExecutionMode.BATCH
     return configuration.copy().set(execution.RUNTIME_MODE, found)
+
+
+def _refuse_windows_of_the_clock(graph: StreamGraph) -> None:
+    for node in graph.nodes:
+        if node.operator.counts_on_clock:
+            raise GraphError(
+                "Windows of processing time have no place in a batch: its records came long ago",
+                where=f"operator '{node.name}'",
+                remedy="Use windows of event time, or run it with "
+                "execution.runtime-mode: STREAMING.",
+            )
 
 
 class _Translation:

@@ -117,7 +117,16 @@ def check_column(type_info: TypeInformation | None, column: str, call: str) -> N
 
 def check_field(type_info: TypeInformation | None, field: int | str, call: str) -> None:
     """Raises GraphError if declared records have no such field, or it is none to add up."""
-    if type_info is None or is_any(type_info) or isinstance(type_info, MapTypeInfo):
+    if isinstance(type_info, MapTypeInfo):
+        return
+    is_position = isinstance(field, int) and not isinstance(field, bool) and field >= 0
+    if not is_position and not isinstance(field, str):
+        raise GraphError(
+            f"there is no field {field!r}",
+            where=call,
+            remedy="Name a field, or a position from 0.",
+        )
+    if type_info is None or is_any(type_info):
         return
     of = type_info
     if names := names_of(type_info):

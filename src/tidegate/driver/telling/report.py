@@ -30,34 +30,38 @@ if TYPE_CHECKING:
 async def tell_of_former(
     former: JobRecord,
     storage: CheckpointStorage,
+    starts_from: str | None,
     run_blocking: RunBlocking,
     log: structlog.typing.FilteringBoundLogger,
 ) -> None:
     """Warns of a run that could have been resumed, and of checkpoints that nobody uses.
 
-    storage: of the former run.
+    storage: of the former run. starts_from: the snapshot that is named; None where there is none.
     """
     try:
         kept, size = await run_blocking(storage.kept)
     except StorageFailed as error:
         log.warning("checkpoints of the earlier run could not be listed", error=str(error))
         kept, size = [], 0
+    start = "the job starts from nothing"
     facts: dict[str, object] = {}
+    if starts_from is not None:
+        start, facts["starts_from"] = "the job starts from the snapshot that is named", starts_from
     if kept:
-        facts = {
+        facts |= {
             "kept_checkpoints": kept,
             "size_bytes": size,
             "removed_by": f"tidegate prune {storage.root}",
         }
     if former.completed and not former.status.is_terminal:
         log.warning(
-            "the job starts from nothing, though its earlier run had not ended; "
-            "'--from latest' would have resumed that run",
+            f"{start}, though its earlier run had not ended; '--from latest' would have "
+            "resumed that run",
             newest_checkpoint=former.completed[-1].location,
             **facts,
         )
     elif kept:
-        log.warning("the job starts from nothing; its earlier run kept checkpoints", **facts)
+        log.warning(f"{start}; its earlier run kept checkpoints", **facts)
 
 
 def summary_of(view: JobView, runtime_ms: int) -> JobSummary:

@@ -271,7 +271,10 @@ class _Access(dict[type, "tuple[Get, Put]"]):
         field = self._field
         if kind in (tuple, list):
             # Names of a tuple's fields are f0, f1, ...
-            index = int(str(field).removeprefix("f"))
+            place = str(field).removeprefix("f")
+            if not place.isdecimal():
+                raise TypeError(f"{with_article(kind)} has no field {field!r}")
+            index = int(place)
             return operator.itemgetter(index), partial(_tuple_with, index)
         if kind is dict:
             return operator.itemgetter(field), partial(_dict_with, field)

@@ -60,7 +60,7 @@ class SourceReaderOperator(SourceOperator):
         self._source = source
         self._strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
         self._name = name
-        self._conversion = None if type_info is None else Conversion(type_info, name)
+        self._type = type_info
 
     @property
     def by_row(self) -> Mapping[str, str]:
@@ -99,6 +99,8 @@ class SourceReaderOperator(SourceOperator):
         self._wanting = False
         self._letters = context.tasks.metrics.counter("numDeadLetters")
         self._time = EventTime(self._strategy, context)
+        # Made here and not in the driver: a conversion of bounded integers can't be pickled.
+        self._conversion = None if self._type is None else Conversion(self._type, self._name)
         alignment = self._strategy.alignment
         self._alignment = None if alignment is None else ReaderAlignment(alignment, context)
         restored = self._restored(context)

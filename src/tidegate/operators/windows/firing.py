@@ -26,6 +26,7 @@ from tidegate.api.windows.assigners import MergingWindowAssigner
 from tidegate.api.windows.triggers import (
     ContinuousProcessingTimeTrigger,
     ProcessingTimeTrigger,
+    PurgingTrigger,
 )
 from tidegate.errors import TidegateError, UserError
 from tidegate.loops.forms import loops_with
@@ -357,6 +358,12 @@ class CurrentWindow:
         return self._namespace
 
 
+def _counts_on_clock(trigger: Trigger[Any, Any]) -> bool:
+    if isinstance(trigger, PurgingTrigger):
+        return _counts_on_clock(trigger.nested_trigger)
+    return isinstance(trigger, ProcessingTimeTrigger | ContinuousProcessingTimeTrigger)
+
+
 class FiringOperator(FunctionOperator):
     """Base of window operators: fires windows, and lets watermarks wait for that."""
 
@@ -365,9 +372,7 @@ class FiringOperator(FunctionOperator):
     def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
         self._plan = plan
         self.key_type = key_type
-        self.counts_on_clock = isinstance(
-            plan.trigger, ProcessingTimeTrigger | ContinuousProcessingTimeTrigger
-        )
+        self.counts_on_clock = _counts_on_clock(plan.trigger)
 
     @property
     def _functions(self) -> tuple[object, ...]:

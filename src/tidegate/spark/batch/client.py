@@ -20,7 +20,7 @@ from tidegate.model.control import JobStatus
 from tidegate.rest.serve import archive, rest_server
 from tidegate.slot.driver_link import as_ours
 from tidegate.spark.batch.driver import BatchDriver
-from tidegate.spark.batch.job import BatchJob, check
+from tidegate.spark.batch.job import BatchJob
 from tidegate.spark.batch.start import read_start
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def start_batch(
 
     Raises what stands in its way: ConfigError, GraphError, StorageFailed, RestoreRefused.
     """
-    check(graph)
     onlookers = Onlookers(graph, rest_server(graph), archive(graph))
     try:
         client = BatchClient(graph, access, place, ending, shipment, onlookers)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as sql
 
 from tidegate.config.log import process_log
 from tidegate.connectors.frames.frame_source import IN_PLACE
-from tidegate.errors import CommitFailed, GraphError, SlotLost
+from tidegate.errors import CommitFailed, SlotLost
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
 from tidegate.spark.access.access import JobNames
@@ -68,20 +68,6 @@ _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.unionOutputPartitioning": "false",
 }
-
-
-def check(graph: JobGraph) -> None:
-    """Raises GraphError for a job that stages cannot run."""
-    for vertex in graph.topology.vertices:
-        for info, operator in zip(vertex.operators, graph.plan(vertex.id).operators, strict=True):
-            if operator.counts_on_clock:
-                raise GraphError(
-                    "Windows of processing time have no place in a batch: its records came long "
-                    "ago",
-                    where=f"operator '{info.name}'",
-                    remedy="Use windows of event time, or run it with "
-                    "execution.runtime-mode: STREAMING.",
-                )
 
 
 class Surroundings(Protocol):

@@ -57,7 +57,8 @@ class Lead:
         self._loop.stack.push_async_callback(leadership.close)
         if (former := leadership.previous) is not None:
             before = CheckpointStorage(former.job, settings.checkpoints)
-            self._loop.spawn(tell_of_former(former, before, blocking, self._log))
+            named = settings.restore.path
+            self._loop.spawn(tell_of_former(former, before, named, blocking, self._log))
         return leadership
 
     def watch(self, stop: Callable[[TidegateError], None]) -> None:
