@@ -41,6 +41,9 @@ def _selected(
     keys: list[object] = []
     try:
         keys.extend(map(selector, values))
+        if len(keys) < len(values):
+            # `map` takes a StopIteration that leaves the selector for its own end.
+            raise StopIteration("raised by the selector itself")
     except Exception as error:
         # The first frame is this one.
         frames = error.__traceback__ and error.__traceback__.tb_next
