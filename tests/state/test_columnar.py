@@ -304,6 +304,56 @@ def test_values_of_another_type_are_refused_by_column_when_they_are_written() ->
         snapshot(columns.subtask)
 
 
+@pytest.mark.parametrize(
+    ("arrow", "values", "shown"),
+    [
+        (pa.int64(), pa.array([5, None]), "nan"),
+        (pa.int64(), np.array([5, None], object), "NoneType"),
+        (pa.int64(), np.array([1.0, 1.9]), "1.9"),
+        (pa.int32(), np.array([7, 2**40 + 7]), str(2**40 + 7)),
+        (pa.int64(), np.array([1, 2**63], np.uint64), str(2**63)),
+        (pa.uint8(), np.array([1, -1]), "-1"),
+        (pa.bool_(), np.array([1, 2]), "2"),
+        (pa.timestamp("s"), np.array([0, 1], "datetime64[ms]"), "datetime.datetime"),
+    ],
+)
+def test_a_value_that_a_column_can_only_hold_as_another_is_refused(
+    arrow: pa.DataType, values: Any, shown: str
+) -> None:
+    columns, keys = Columns(Subtask()), pa.array([1, 2])
+    descriptor = ColumnStateDescriptor("last", arrow)
+    state = columns.subtask.backend.column_state(descriptor)
+    rows = columns.index(keys)
+    before = state.get(rows).tolist()
+    with pytest.raises(UserError, match="column 'last' of state can't hold") as raised:
+        state.put(rows, values)
+    assert shown in raised.value.what and state.get(rows).tolist() == before
+
+
+@pytest.mark.parametrize(
+    ("arrow", "values", "held"),
+    [
+        (pa.int64(), np.array([1.0, -2.0]), [1, -2]),
+        (pa.int32(), np.array([7, -8], object), [7, -8]),
+        (pa.int16(), pa.array([7, 8]), [7, 8]),
+        (pa.bool_(), np.array([1, 0]), [True, False]),
+        (pa.float32(), np.array([0.1, np.nan]).tolist(), [float(np.float32(0.1)), np.nan]),
+        (pa.date32(), np.array([datetime.date(2020, 1, 2), None]), None),
+        (pa.timestamp("s"), np.array([1000, "NaT"], "datetime64[ms]"), None),
+    ],
+    ids=str,
+)
+def test_a_column_holds_values_of_other_types_that_fit(
+    arrow: pa.DataType, values: Any, held: list[Any] | None
+) -> None:
+    columns = Columns(Subtask())
+    state = columns.subtask.backend.column_state(ColumnStateDescriptor("last", arrow))
+    rows = columns.index(pa.array([1, 2]))
+    state.put(rows, values)
+    found = state.get(rows)
+    np.testing.assert_array_equal(found, values.astype(found.dtype) if held is None else held)
+
+
 NESTED = [
     (pa.list_(pa.int64()), [1], lambda value: value.append(2)),
     (pa.large_list(pa.int64()), [1], lambda value: value.append(2)),
