@@ -15,6 +15,7 @@ from tidegate.api.rows.column_rows import TUPLE, ColumnRows, fields_of_type
 from tidegate.api.rows.records import only_makes_a_record
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.loops.forms import loops_with
+from tidegate.loops.tables import REDUCED_TO_NONE
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
 from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import ahead_of, emit_rows, then_fail
@@ -114,7 +115,10 @@ class ReduceOperator(FunctionOperator):
         cell, state = self._cell, self._state
         for value, cell.key, cell.group in zip(rows.values, keys, groups, strict=True):
             state.add(value)
-            emit(state.get())
+            reduced = state.get()
+            if reduced is None and value is not None:
+                raise TypeError(REDUCED_TO_NONE)
+            emit(reduced)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """Emits the reduced value of each key at the end of a batch job."""

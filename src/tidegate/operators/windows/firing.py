@@ -30,6 +30,7 @@ from tidegate.api.windows.triggers import (
 )
 from tidegate.errors import TidegateError, UserError
 from tidegate.loops.forms import loops_with
+from tidegate.loops.tables import REDUCED_TO_NONE
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import Piece, ahead_of, emit_rows, in_pieces
@@ -187,7 +188,7 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
     def missing(self, call: str = "AggregateFunction.add") -> TypeError:
         """The error for None. call: the method that returned it, where there is an aggregate."""
         if self._aggregate is None:
-            call = "the reduce function"
+            return TypeError(REDUCED_TO_NONE)
         return TypeError(f"{call} has returned None; it must return the accumulated value")
 
 
