@@ -249,9 +249,9 @@ class AlignedWindowOperator(HeapFiringOperator):
         if first != last:
             starts = stamps - (stamps - windows.offset_ms) % pane_ms
         for ago_ms in range(0, pane_ms if self._cut.shared else windows.size_ms, pane_ms):
-            for left, start in folded.add(rows, starts - ago_ms):
+            for left, panes in folded.add(rows, starts - ago_ms):
                 keys, groups = keys_of(left)
-                self._add(keys, [start] * len(left), groups, left.values)
+                self._add(keys, panes, groups, left.values)
         return True
 
     def _gather(
@@ -490,7 +490,7 @@ class AlignedWindowOperator(HeapFiringOperator):
             self._left.extend(zip(keys, groups, strict=True))
             return
         if folded is not None:
-            folded.flush()
+            folded.flush_some(self._cut.of(window))
         self._left.extend(sorted(self._keys_of(window).items(), key=itemgetter(1)))
 
     def _clear_written(self, pane: int, keys: Sequence[object]) -> None:
