@@ -34,6 +34,15 @@ OF_FIELD = tuple(
 EACH = (Count(), *OF_FIELD)
 
 
+def test_dicts_are_aggregated_wherever_their_batches_end() -> None:
+    keyed = Keyed(lambda: RunningOperator((Sum("v"), Count("v").alias("known")), "k"))
+    for row in ({"k": 1, "v": 5.5}, {"k": 1, "v": 5}, {"k": 1, "v": None}, {"k": 1}):
+        keyed.rows([row], key=lambda row: row["k"])
+    found = [row for batch in keyed.batches for row in batch.batch.to_pylist()]
+    assert [row["v_sum"] for row in found] == [5.5, 10.5, 10.5, 10.5]
+    assert [row["known"] for row in found] == [1, 2, 2, 2]
+
+
 class Keyed:
     """An operator in several subtasks, given rows in one form or the other."""
 

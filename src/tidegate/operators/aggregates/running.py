@@ -18,7 +18,7 @@ from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.operators.aggregates.accumulators import array_of
 from tidegate.operators.aggregates.aggregated_columns import AggregatedColumns
 from tidegate.operators.aggregates.groups import Groups
-from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch
+from tidegate.operators.arrow import BATCH_CALL_S, ArrowInput
 from tidegate.typeinfo.arrow import column_of
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class RunningOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         self._name = context.info.name
         self._pane = context.state.keyed_columns(self.key_type)
+        self._input = ArrowInput(self._name)
         self._columns: AggregatedColumns | None = None
         if self._rows is not None:
             self._columns = self._aggregated(self._rows.schema)
@@ -72,7 +73,7 @@ class RunningOperator(Operator):
             results = self._results(self._columns, batch, self._rows.reader(batch))
             out.emit(self._rows.result(batch, results))
             return
-        given = arrow_batch(batch, self._name)
+        given = self._input.batch(batch)
         columns = self._aggregated(given.batch.schema)
         results = self._results(columns, batch, given.batch.column)
         made = [
