@@ -242,20 +242,34 @@ def _merge(call: RollingCall, field: FieldName) -> Callable[[Any, Any], Any]:
                 # Only what is a number adds up to 0: texts and lists would be strung together.
                 return put(old, 0 + get(old) + get(new))
 
-        case "min" | "max":
-            better = operator.lt if call == "min" else operator.gt
+        # As in Java, NaN is greater than all numbers. A call to say so would cost 50 ns a row.
+        case "min":
 
             def merge(old: Any, new: Any) -> Any:
                 get, put = access[type(old)]
-                now = get(new)
-                return put(old, now) if better(now, get(old)) else old
+                now, held = get(new), get(old)
+                return put(old, now) if now < held or (held != held and now == now) else old
 
-        case _:
-            better = operator.lt if call == "min_by" else operator.gt
+        case "max":
+
+            def merge(old: Any, new: Any) -> Any:
+                get, put = access[type(old)]
+                now, held = get(new), get(old)
+                return put(old, now) if now > held or (now != now and held == held) else old
+
+        case "min_by":
 
             def merge(old: Any, new: Any) -> Any:
                 get, _ = access[type(old)]
-                return new if better(get(new), get(old)) else old
+                now, held = get(new), get(old)
+                return new if now < held or (held != held and now == now) else old
+
+        case "max_by":
+
+            def merge(old: Any, new: Any) -> Any:
+                get, _ = access[type(old)]
+                now, held = get(new), get(old)
+                return new if now > held or (now != now and held == held) else old
 
     return merge
 
