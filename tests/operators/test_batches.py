@@ -163,6 +163,9 @@ def test_fields_in_another_order_are_refused(world: World) -> None:
         lambda batch: pa.array([None, True, True]),
         lambda batch: pa.chunked_array([[False], [True, True]]),
         lambda batch: [False, True, True],
+        lambda batch: pd.array([None, True, True], dtype="boolean"),
+        lambda batch: pd.Series([False, True, True], dtype="boolean"),
+        lambda batch: pl.Series([None, True, True]),
     ],
 )
 def test_filter_batches_takes_any_kind_of_booleans(world: World, mask: object) -> None:
@@ -176,6 +179,26 @@ def test_filter_batches_takes_any_kind_of_booleans(world: World, mask: object) -
 def test_a_mask_that_is_none_is_refused(world: World, mask: object) -> None:
     step = Hosted(FilterBatchesOperator(mask), world)
     with pytest.raises(UserCodeFailed, match="for 3 rows"):
+        step.process(arrow({"n": [1, 2, 3]}))
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        (pa.record_batch({"n": [2, 3]}), "a RecordBatch"),
+        (pd.DataFrame({"n": [2, 3]}), "a DataFrame"),
+        (True, "a bool"),
+        (None, "None"),
+        ("x", "a str"),
+        ((each for each in [True, True, True]), "a generator"),
+    ],
+)
+def test_a_result_that_is_no_mask_is_told_by_its_kind(
+    world: World, result: object, kind: str
+) -> None:
+    step = Hosted(FilterBatchesOperator(lambda batch: result), world, name="some")
+    told = f"operator 'some' returned {kind}, not a boolean for each row"
+    with pytest.raises(UserCodeFailed, match=told):
         step.process(arrow({"n": [1, 2, 3]}))
 
 

@@ -183,15 +183,29 @@ class FilterBatchesOperator(BatchOperator):
             out.emit(ArrowBatch(kept, None if stamps is None else stamps[chosen]))
 
     def _mask(self, result: Any, rows: int) -> pa.BooleanArray:
-        if isinstance(result, pa.ChunkedArray):
-            result = result.combine_chunks()
-        mask = result if isinstance(result, pa.Array) else pa.array(np.asarray(result))
+        try:
+            mask = _array_of_mask(result)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise self._wrong(
+                f"returned {with_article(type(result))}, not a boolean for each row",
+                "Return an array or list of booleans, such as pc.greater(batch['n'], 2).",
+            ) from error
         if not pa.types.is_boolean(mask.type) or len(mask) != rows:
             raise self._wrong(
                 f"returned {len(mask)} values of type {mask.type} for {rows} rows",
                 "Return a boolean for each row.",
             )
         return cast("pa.BooleanArray", mask)
+
+
+def _array_of_mask(result: Any) -> pa.Array:
+    if isinstance(result, pa.ChunkedArray):
+        return result.combine_chunks()
+    if isinstance(result, pa.Array):
+        return result
+    if str(getattr(result, "dtype", "")) == "boolean":
+        result = result.to_numpy(dtype=bool, na_value=False)  # pandas, where <NA> is no boolean
+    return pa.array(np.asarray(result))
 
 
 class KeyColumnContext:
