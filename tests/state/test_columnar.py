@@ -504,6 +504,17 @@ def test_one_name_means_one_descriptor() -> None:
         backend.column_state(ColumnStateDescriptor("count", pa.int32()))
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_time_that_a_column_of_keys_has_no_room_for_is_refused(zone: str | None) -> None:
+    columns = Columns(Subtask())
+    known = pa.array([0], pa.timestamp("us", zone))
+    columns.index(known)
+    keys = pa.array([0, 253_402_214_400_000_000], pa.timestamp("us", zone))
+    with pytest.raises(UnsupportedKey, match=r"A key such as datetime.datetime\(9999, 12, 31"):
+        columns.index(keys)
+    assert len(columns.rows) == 1 and columns.index(known).tolist() == [0]
+
+
 def test_keys_of_another_type_are_refused() -> None:
     columns = Columns(Subtask())
     columns.index(pa.array([1]))
