@@ -20,6 +20,7 @@ from tidegate import Collect, Count, First, GraphError, Last, Max, Mean, Min, Ro
 from tidegate.api.aggregates import Aggregate
 from tidegate.api.rows.column_rows import TUPLE, ColumnRows, RowForm
 from tidegate.errors import UnsupportedKey, UserCodeFailed
+from tidegate.model.duration import Instant
 from tidegate.model.elements import ArrowBatch, Batch, RowBatch
 from tidegate.operators.aggregates.aggregated_rows import AggregatedRows
 from tidegate.operators.aggregates.running import RunningOperator
@@ -377,6 +378,7 @@ def of_two(kind: TypeInformation, aggregate: Aggregate) -> Keyed:
         (Types.STRING(), "\ud800", "a"),
         (Types.BIG_DEC(), Decimal("2.0000000000000000000001"), Decimal(1)),
         (Types.BIG_INT(), 10**38, 1),
+        (Types.INSTANT(), Instant(10, 999), Instant(10, 1000)),
     ],
     ids=str,
 )

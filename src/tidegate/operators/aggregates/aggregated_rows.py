@@ -104,8 +104,8 @@ class AggregatedRows:
                     f"{error}",
                     where=f"operator '{operator}', at the row {shown(batch.values[at])}",
                     remedy="Bring it to what the column holds in a map before, or declare a type "
-                    "that fits: columns have 64 bits for whole numbers, and 38 digits for decimals,"
-                    " 18 of them behind the point.",
+                    "that fits: columns have 64 bits for whole numbers, 38 digits for decimals (18 "
+                    "of them behind the point), and microseconds for times.",
                 ) from error
 
         return column
