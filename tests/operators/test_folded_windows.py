@@ -221,27 +221,22 @@ def test_a_window_that_fires_looks_at_its_own_panes_alone(monkeypatch: pytest.Mo
     assert panes <= len(flushed) <= 3 * (panes + 2)
 
 
-def test_a_batch_of_few_rows_a_pane_is_gathered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    gathered: list[int] = []
-    added: list[int] = []
-    gather, add = FoldedKeys.gather, AlignedWindowOperator._add
+def test_few_rows_a_pane_are_folded_only_where_columns_hold_the_pane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folded: list[int] = []
+    gather = FoldedKeys.gather
 
-    def noted_gather(self: FoldedKeys, rows: Any) -> bool:
-        gathered.append(len(rows))
+    def noted(self: FoldedKeys, rows: Any) -> bool:
+        folded.append(len(rows))
         return gather(self, rows)
 
-    def noted_add(self: AlignedWindowOperator, keys: Any, *others: Any) -> None:
-        added.append(len(keys))
-        add(self, keys, *others)
-
-    monkeypatch.setattr(FoldedKeys, "gather", noted_gather)
-    monkeypatch.setattr(AlignedWindowOperator, "_add", noted_add)
+    monkeypatch.setattr(FoldedKeys, "gather", noted)
     plan = plan_of(**GATHERED["mean"])
     run = WindowRun(lambda: AlignedWindowOperator(plan), batch_rows=100, as_fed=in_columns)
     run.send([(1, (1, 4), 5)])
     run.send([(1, (1, 4), 10 * pane + 5) for pane in range(100)])
-    assert added == [99], "in one call, but for the pane that is held in columns"
-    assert gathered == [1, 1]
+    assert folded == [1, 1]
     run.watermark(MAX_WATERMARK_MS)
     assert [value for value, _ in run.taken()][:2] == [(1, 0, (2, 8)), (1, 10, (1, 4))]
 
