@@ -72,6 +72,13 @@ def test_a_selector_that_raises_what_ends_loops_is_told_too(error: BaseException
     assert raised.value.where == "here, at the row '1'"
 
 
+def test_a_selector_that_raises_stop_iteration_leaves_no_record_out() -> None:
+    names = iter(["a"])
+    with pytest.raises(UserCodeFailed, match="the key selector raised StopIteration") as raised:
+        keys_of_rows([1, 2, 3], KeyBy(selector=lambda row: next(names)), "here")
+    assert raised.value.where == "here, at the row 2"
+
+
 def test_a_record_without_its_attribute_names_it() -> None:
     broken = Sold("x", 1)
     del broken.shop

@@ -21,6 +21,7 @@ from tidegate import (
     OperatorStateDescriptor,
     ProcessFunction,
     ProcessJoinFunction,
+    ReduceFunction,
     ReducingStateDescriptor,
     RuntimeContext,
     SnapshotContext,
@@ -286,6 +287,29 @@ def test_an_add_that_gives_no_accumulator_fails_the_job(descriptor: object) -> N
         harness.process_all([1, 2])
     assert "operator 'bad'" in str(failed.value)
     assert "AggregateFunction.add of state 'total' has returned None" in str(failed.value)
+
+
+class Forgets(ReduceFunction[Any]):
+    """Changes a row, and forgets to return it."""
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        value1["n"] += value2["n"]
+
+
+class ForgetsByRow(Forgets):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.opened = runtime_context
+
+
+@pytest.mark.parametrize("forgets", [Forgets, ForgetsByRow])
+def test_a_reduce_that_gives_nothing_fails_the_job(forgets: type[ReduceFunction[Any]]) -> None:
+    def step(stream: DataStream[Any]) -> DataStream[Any]:
+        return stream.key_by("k").reduce(forgets()).name("bad")
+
+    with OperatorHarness(step) as harness, pytest.raises(UserCodeFailed) as failed:
+        harness.process_all([{"k": "a", "n": 1}, {"k": "b", "n": 2}, {"k": "a", "n": 3}])
+    assert failed.value.where == "operator 'bad', at the row {'k': 'a', 'n': 3}"
+    assert "the reduce function has returned None" in failed.value.what
 
 
 # Values of another type than a state's

@@ -42,6 +42,58 @@ def test_rows_become_columns_with_the_names_of_all_rows(world: World) -> None:
     assert step.out.values == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
 
 
+LATER: list[dict[str, Any]] = [{"n": 5}, {"n": None}, {"more": 1}, {"n": 6, "more": 2}, {"more": 3}]
+
+
+@pytest.mark.parametrize("cuts", [[1], [1, 2, 3, 4, 5], [2, 4]])
+def test_the_types_of_rows_do_not_hang_on_where_batches_end(world: World, cuts: list[int]) -> None:
+    step = Hosted(FlatMapBatchesOperator(lambda batch: batch.select(["n"])), world)
+    rows = [{"n": 5.5}, *LATER]
+    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        step.process(RowBatch(rows[start:end]))
+    assert [row["n"] for row in step.out.values] == [5.5, 5.0, None, None, 6.0, None]
+
+
+def test_rows_that_no_type_holds_together_are_given_as_they_are(world: World) -> None:
+    step = Hosted(FlatMapBatchesOperator(lambda batch: batch.select(["k"])), world)
+    for value in (1, "x", 2**53 + 1, 0.5, 2**53 + 1):
+        step.rows({"k": "a", "n": value})
+    assert step.out.values == [{"k": "a"}] * 5
+
+
+def test_rows_of_ever_other_names_do_not_add_up(world: World) -> None:
+    widths: list[int] = []
+
+    def noted(batch: pa.RecordBatch) -> None:
+        widths.append(batch.num_columns)
+
+    step = Hosted(FlatMapBatchesOperator(noted), world)
+    for first in range(0, 4000, 400):
+        step.rows({str(name): 1 for name in range(first, first + 400)})
+    assert widths[:2] == [400, 800] and max(widths) == 800
+
+
+@pytest.mark.parametrize("values", [[1, None], [None, None], [0.5, 1.5]])
+def test_a_result_is_brought_to_a_wider_declared_type(world: World, values: list[Any]) -> None:
+    schema = pa.schema([("n", pa.float64())])
+    step = Hosted(MapBatchesOperator(lambda batch: batch, schema), world)
+    step.process(arrow({"n": values}))
+    [made] = step.out.batches
+    assert made.batch.schema == schema and made.batch["n"].to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("values", "declared"),
+    [(["5"], pa.int64()), ([5], pa.string()), ([5.0], pa.int64()), ([2**53 + 1], pa.float64())],
+)
+def test_a_result_that_its_declared_type_does_not_hold_is_refused(
+    world: World, values: list[Any], declared: pa.DataType
+) -> None:
+    step = Hosted(MapBatchesOperator(lambda batch: batch, pa.schema([("n", declared)])), world)
+    with pytest.raises(UserCodeFailed, match=f"field 'n' is .*, declared as {declared}"):
+        step.process(arrow({"n": values}))
+
+
 @pytest.mark.parametrize("row", [1, "text", (1, 2)])
 def test_rows_without_names_are_refused_with_operator_and_row(world: World, row: object) -> None:
     step = Hosted(MapBatchesOperator(doubled), world, name="double")
@@ -111,6 +163,9 @@ def test_fields_in_another_order_are_refused(world: World) -> None:
         lambda batch: pa.array([None, True, True]),
         lambda batch: pa.chunked_array([[False], [True, True]]),
         lambda batch: [False, True, True],
+        lambda batch: pd.array([None, True, True], dtype="boolean"),
+        lambda batch: pd.Series([False, True, True], dtype="boolean"),
+        lambda batch: pl.Series([None, True, True]),
     ],
 )
 def test_filter_batches_takes_any_kind_of_booleans(world: World, mask: object) -> None:
@@ -124,6 +179,26 @@ def test_filter_batches_takes_any_kind_of_booleans(world: World, mask: object) -
 def test_a_mask_that_is_none_is_refused(world: World, mask: object) -> None:
     step = Hosted(FilterBatchesOperator(mask), world)
     with pytest.raises(UserCodeFailed, match="for 3 rows"):
+        step.process(arrow({"n": [1, 2, 3]}))
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        (pa.record_batch({"n": [2, 3]}), "a RecordBatch"),
+        (pd.DataFrame({"n": [2, 3]}), "a DataFrame"),
+        (True, "a bool"),
+        (None, "None"),
+        ("x", "a str"),
+        ((each for each in [True, True, True]), "a generator"),
+    ],
+)
+def test_a_result_that_is_no_mask_is_told_by_its_kind(
+    world: World, result: object, kind: str
+) -> None:
+    step = Hosted(FilterBatchesOperator(lambda batch: result), world, name="some")
+    told = f"operator 'some' returned {kind}, not a boolean for each row"
+    with pytest.raises(UserCodeFailed, match=told):
         step.process(arrow({"n": [1, 2, 3]}))
 
 
@@ -177,9 +252,9 @@ def test_a_keyed_batch_function_keeps_a_column_of_state(world: World) -> None:
 
 
 def test_a_keyed_batch_function_is_held_to_its_schema(world: World) -> None:
-    schema = pa.schema([("k", pa.string()), ("sum", pa.float64())])
+    schema = pa.schema([("k", pa.string()), ("sum", pa.int32())])
     step = Hosted(ProcessBatchesOperator(RunningSum(), schema, "k"), world, name="sums")
-    with pytest.raises(UserCodeFailed, match="field 'sum' is int64, declared as double"):
+    with pytest.raises(UserCodeFailed, match="field 'sum' is int64, declared as int32"):
         step.process(keyed({"k": ["a"], "n": [1]}))
 
 

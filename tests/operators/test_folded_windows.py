@@ -26,9 +26,11 @@ from tidegate import (
 )
 from tidegate.datastream.windowed import window_operator
 from tidegate.model.elements import MAX_WATERMARK_MS
+from tidegate.operators.aggregates.folded import FoldedKeys
+from tidegate.operators.windows import folded_panes
 from tidegate.operators.windows.aligned import AlignedWindowOperator
 from tidegate.operators.windows.firing import WindowPlan
-from tidegate.operators.windows.folded_panes import folds_of_windows
+from tidegate.operators.windows.folded_panes import ROWS_MIN, folds_of_windows
 from tidegate.traced.purity import NotPure
 
 if TYPE_CHECKING:
@@ -175,10 +177,11 @@ FUNCTIONS: tuple[object, ...] = (all_of, one_by_one, divided, second, Applied(),
     st.one_of(st.none(), st.integers(1, 20)),
     st.integers(-5, 5),
     st.sampled_from([0, 0, 7]),
+    st.sampled_from([0, 2, ROWS_MIN]),
     actions,
 )
 # A snapshot in the midst of a window.
-@example(all_of, 1, None, 0, 0, [("rows", [(0, 0, 0), (1, 0, 0)]), ("time", 10), ("cut", 1)])
+@example(all_of, 1, None, 0, 0, 0, [("rows", [(0, 0, 0), (1, 0, 0)]), ("time", 10), ("cut", 1)])
 def test_columns_come_to_what_rows_come_to(
     name: str,
     function: object,
@@ -186,6 +189,7 @@ def test_columns_come_to_what_rows_come_to(
     slide: int | None,
     offset: int,
     lateness: int,
+    rows_min: int,
     steps: list[Any],
 ) -> None:
     def make() -> Any:
@@ -196,7 +200,45 @@ def test_columns_come_to_what_rows_come_to(
         plan = WindowPlan(assigner, trigger, lateness, "late", function=function, **GATHERED[name])
         return window_operator(plan, None, None)
 
-    assert told(make, steps, in_columns) == told(make, steps, lambda batch: batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folded_panes, "ROWS_MIN", rows_min)
+        found = told(make, steps, in_columns)
+    assert found == told(make, steps, lambda batch: batch)
+
+
+def test_a_window_that_fires_looks_at_its_own_panes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[FoldedKeys] = []
+    flush = FoldedKeys.flush
+    monkeypatch.setattr(FoldedKeys, "flush", lambda self: (flushed.append(self), flush(self))[1])
+    plan = replace(plan_of(**GATHERED["mean"]), assigner=SlidingEventTimeWindows(30, 10))
+    run = WindowRun(lambda: AlignedWindowOperator(plan), as_fed=in_columns)
+    panes = 50
+    for pane in range(panes):
+        run.send([(1, (1, 4), 10 * pane), (2, (2, 6), 10 * pane + 1)])
+    flushed.clear()
+    run.watermark(MAX_WATERMARK_MS)
+    assert len(run.taken()) == 2 * (panes + 2)
+    assert panes <= len(flushed) <= 3 * (panes + 2)
+
+
+def test_few_rows_a_pane_are_folded_only_where_columns_hold_the_pane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folded: list[int] = []
+    gather = FoldedKeys.gather
+
+    def noted(self: FoldedKeys, rows: Any) -> bool:
+        folded.append(len(rows))
+        return gather(self, rows)
+
+    monkeypatch.setattr(FoldedKeys, "gather", noted)
+    plan = plan_of(**GATHERED["mean"])
+    run = WindowRun(lambda: AlignedWindowOperator(plan), batch_rows=100, as_fed=in_columns)
+    run.send([(1, (1, 4), 5)])
+    run.send([(1, (1, 4), 10 * pane + 5) for pane in range(100)])
+    assert folded == [1, 1]
+    run.watermark(MAX_WATERMARK_MS)
+    assert [value for value, _ in run.taken()][:2] == [(1, 0, (2, 8)), (1, 10, (1, 4))]
 
 
 @pytest.mark.parametrize("name", ["mean", "total", "reduce"])
@@ -204,7 +246,7 @@ def test_no_function_is_called_where_it_is_folded(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AlignedWindowOperator, "_gather", None)
-    steps = [("rows", [(1, 4, 3), (2, 6, 4), (1, 5, 12)]), ("time", 60), ("restore", 2)]
+    steps = [("rows", [(1, 4, 3), (2, 6, 4)]), ("rows", [(1, 5, 12)]), ("time", 60), ("restore", 2)]
     assert told(lambda: AlignedWindowOperator(plan_of(**GATHERED[name])), steps, in_columns)
 
 
@@ -213,7 +255,7 @@ def test_no_function_is_called_where_windows_fire(
     function: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AlignedWindowOperator, "_due_results", None)
-    steps = [("rows", [(2, 4, 3), (3, 6, 4), (2, 5, 12)]), ("time", 60)]
+    steps = [("rows", [(2, 4, 3), (3, 6, 4)]), ("rows", [(2, 5, 12)]), ("time", 60)]
     plan = replace(plan_of(aggregate=Total()), function=function)
     assert told(lambda: AlignedWindowOperator(plan), steps, in_columns)
 

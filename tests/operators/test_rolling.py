@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,9 @@ EXPECTED: dict[RollingCall, list[tuple[str, int, float]]] = {
     "min_by": [("x", 3, 0.5), ("y", 7, 1.5), ("x", 2, 2.5), ("x", 2, 2.5), ("y", 7, 1.5)],
     "max_by": [("x", 3, 0.5), ("y", 7, 1.5), ("x", 3, 0.5), ("x", 3, 0.5), ("y", 9, 4.5)],
 }
+
+
+NAN = math.nan
 
 
 class Sale(NamedTuple):
@@ -70,6 +74,18 @@ def test_each_row_gives_what_its_key_has_come_to(
     expected = list(map(make, EXPECTED[call]))
     assert found == expected
     assert {type(row) for row in found} == {type(row) for row in expected}
+
+
+@pytest.mark.parametrize("values", [[NAN, 5.0, 3.0, NAN, 7.0], [5.0, NAN, 3.0, 7.0, NAN]])
+@pytest.mark.parametrize("call", ["min", "max", "min_by", "max_by"])
+def test_nan_is_greater_than_all_numbers(
+    world: World, call: RollingCall, values: list[float]
+) -> None:
+    found = rolled(world, call, 0, values, ["a"] * len(values))
+    pick = min if call.startswith("min") else max
+    for at, value in enumerate(found):
+        expected = pick(values[: at + 1], key=lambda each: (math.isnan(each), each))
+        assert value == expected or (math.isnan(value) and math.isnan(expected))
 
 
 @pytest.mark.parametrize(

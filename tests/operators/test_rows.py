@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tests.operators.world import Hosted, World, arrow
@@ -290,6 +292,19 @@ def test_a_process_function_sees_timestamp_and_watermark_before_the_row(world: W
     assert step.out.values[::2] == [(1, 10, MIN_TIMESTAMP_MS), (2, 20, 10), (3, None, 10)]
     assert step.out.stamps == [10, 10, 20, 20]
     assert step.out.watermarks == [Watermark(10)]
+
+
+@pytest.mark.parametrize("neither", [np.array([1, 2]), pd.NA], ids=["array", "NA"])
+def test_a_filter_result_that_is_neither_true_nor_false_names_its_row(
+    world: World, neither: object
+) -> None:
+    step = Hosted(FilterOperator({1: True, 2: 0, 3: "x", 4: neither, 5: True}.get), world)
+    with pytest.raises(UserCodeFailed, match="is neither true nor false") as caught:
+        step.process(RowBatch([1, 2, 3, 4, 5], [10, 20, 30, 40, 50]))
+    assert caught.value.where.endswith("at the row 4")
+    call = caught.value.call
+    assert call is not None and (call.row, call.at) == (4, 3), "for the dead letters"
+    assert step.out.values == [1, 3] and step.out.stamps == [10, 30]
 
 
 def test_reduce_emits_what_each_key_has_come_to(world: World) -> None:

@@ -19,7 +19,8 @@ from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
 from tidegate import Collect, Count, First, GraphError, Last, Max, Mean, Min, Row, Sum, Types
 from tidegate.api.aggregates import Aggregate
 from tidegate.api.rows.column_rows import TUPLE, ColumnRows, RowForm
-from tidegate.errors import UnsupportedKey
+from tidegate.errors import UnsupportedKey, UserCodeFailed
+from tidegate.model.duration import Instant
 from tidegate.model.elements import ArrowBatch, Batch, RowBatch
 from tidegate.operators.aggregates.aggregated_rows import AggregatedRows
 from tidegate.operators.aggregates.running import RunningOperator
@@ -32,6 +33,15 @@ OF_FIELD = tuple(
     type(each)("f1").alias(f"{each.suffix}_of_f1") for each in ALL if each.column is not None
 )
 EACH = (Count(), *OF_FIELD)
+
+
+def test_dicts_are_aggregated_wherever_their_batches_end() -> None:
+    keyed = Keyed(lambda: RunningOperator((Sum("v"), Count("v").alias("known")), "k"))
+    for row in ({"k": 1, "v": 5.5}, {"k": 1, "v": 5}, {"k": 1, "v": None}, {"k": 1}):
+        keyed.rows([row], key=lambda row: row["k"])
+    found = [row for batch in keyed.batches for row in batch.batch.to_pylist()]
+    assert [row["v_sum"] for row in found] == [5.5, 10.5, 10.5, 10.5]
+    assert [row["known"] for row in found] == [1, 2, 2, 2]
 
 
 class Keyed:
@@ -354,6 +364,37 @@ def test_rows_of_no_declared_type_become_arrow_batches_keyed_in_any_way() -> Non
         {"k": "ab", "x": 2, "count": 1, "x_sum": 2},
         {"k": "b", "x": 5, "count": 2, "x_sum": 6},
     ]
+
+
+def of_two(kind: TypeInformation, aggregate: Aggregate) -> Keyed:
+    rows = AggregatedRows(Types.TUPLE([Types.LONG(), kind]), [aggregate], "running")
+    return Keyed(lambda: RunningOperator([aggregate], None, LONG, rows))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "kept"),
+    [
+        (Types.LONG(), 2**70, 1),
+        (Types.STRING(), "\ud800", "a"),
+        (Types.BIG_DEC(), Decimal("2.0000000000000000000001"), Decimal(1)),
+        (Types.BIG_INT(), 10**38, 1),
+        (Types.INSTANT(), Instant(10, 999), Instant(10, 1000)),
+    ],
+    ids=str,
+)
+def test_a_value_that_a_column_does_not_hold_names_field_and_row(
+    kind: TypeInformation, value: object, kept: object
+) -> None:
+    running = of_two(kind, Last("f1"))
+    with pytest.raises(UserCodeFailed, match=r"field 'f1' is .*, which a column of") as raised:
+        running.rows([(1, kept), (1, value)], lambda row: row[0])
+    assert raised.value.where.endswith(f"at the row {(1, value)!r}") and raised.value.remedy
+
+
+def test_a_sum_that_its_column_does_not_hold_names_the_aggregate() -> None:
+    running = of_two(Types.BIG_INT(), Sum("f1"))
+    with pytest.raises(UserCodeFailed, match=r"Sum\('f1'\) have come to what a column can't"):
+        running.rows([(1, 9 * 10**37)] * 3, lambda row: row[0])
 
 
 @pytest.mark.parametrize("key", [(1, 2), uuid.UUID(int=1), Decimal("1.5")], ids=str)

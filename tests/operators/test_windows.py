@@ -1,12 +1,13 @@
 """Window operators where their user does not see them: clocks that jump, rounds that take long."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from tests.operators.window_run import WindowRun
 from tidegate import (
+    AggregateFunction,
     EventTimeSessionWindows,
     EventTimeTrigger,
     ProcessingTimeSessionWindows,
@@ -97,6 +98,57 @@ def test_contents_that_a_purging_trigger_leaves_are_gone() -> None:
     assert set(run.held()) == {"_timer_state/event_window-timers"}
     run.watermark(14)
     assert run.held() == {}
+
+
+class Merging(AggregateFunction[Any, Any, Any]):
+    """Counts, and merges as it is told to."""
+
+    def __init__(self, merge: Callable[[Any, Any], object]) -> None:
+        self._merge = merge
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return self._merge(acc_a, acc_b)
+
+
+def stops(left: Any, right: Any) -> object:
+    return next(iter([]))
+
+
+@pytest.mark.parametrize(
+    ("gathering", "message", "call"),
+    [
+        ({"aggregate": Merging(stops)}, "raised StopIteration", "merge"),
+        ({"aggregate": Merging(lambda a, b: a // (b - 1))}, "raised ZeroDivisionError", "merge"),
+        (
+            {"aggregate": Merging(lambda a, b: None)},
+            "AggregateFunction.merge has returned",
+            "merge",
+        ),
+        ({"reduce": stops}, "raised StopIteration", "reduce function"),
+        ({"reduce": lambda a, b: None}, "the reduce function has returned None", "reduce function"),
+    ],
+)
+def test_a_function_that_fails_to_put_panes_together_is_told_with_key_and_window(
+    gathering: dict[str, Any], message: str, call: str
+) -> None:
+    assigner = SlidingEventTimeWindows(10, 5)
+    plan = WindowPlan(assigner, assigner.get_default_trigger(), function=spans, **gathering)
+    run = WindowRun(lambda: window_operator(plan, None, None))
+    run.send([("a", 7, 1)])
+    run.send([("b", 0, 1), ("b", 0, 6)])
+    with pytest.raises(UserCodeFailed, match=message) as raised:
+        run.watermark(100)
+    place = f"{call}, for key 'b' and TimeWindow(start=0, end=10)"
+    assert str(raised.value.where).endswith(f"in its {place}")
 
 
 class Closing(Function):

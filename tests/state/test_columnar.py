@@ -1,7 +1,10 @@
 """Columnar keyed state: rows of keys, columns over them, snapshots by key group."""
 
+import copy
 import datetime
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -301,16 +304,83 @@ def test_values_of_another_type_are_refused_by_column_when_they_are_written() ->
         snapshot(columns.subtask)
 
 
-def test_a_list_that_grows_after_the_barrier_is_written_as_it_was() -> None:
+@pytest.mark.parametrize(
+    ("arrow", "values", "shown"),
+    [
+        (pa.int64(), pa.array([5, None]), "nan"),
+        (pa.int64(), np.array([5, None], object), "NoneType"),
+        (pa.int64(), np.array([1.0, 1.9]), "1.9"),
+        (pa.int32(), np.array([7, 2**40 + 7]), str(2**40 + 7)),
+        (pa.int64(), np.array([1, 2**63], np.uint64), str(2**63)),
+        (pa.uint8(), np.array([1, -1]), "-1"),
+        (pa.bool_(), np.array([1, 2]), "2"),
+        (pa.timestamp("s"), np.array([0, 1], "datetime64[ms]"), "datetime.datetime"),
+    ],
+)
+def test_a_value_that_a_column_can_only_hold_as_another_is_refused(
+    arrow: pa.DataType, values: Any, shown: str
+) -> None:
+    columns, keys = Columns(Subtask()), pa.array([1, 2])
+    descriptor = ColumnStateDescriptor("last", arrow)
+    state = columns.subtask.backend.column_state(descriptor)
+    rows = columns.index(keys)
+    before = state.get(rows).tolist()
+    with pytest.raises(UserError, match="column 'last' of state can't hold") as raised:
+        state.put(rows, values)
+    assert shown in raised.value.what and state.get(rows).tolist() == before
+
+
+@pytest.mark.parametrize(
+    ("arrow", "values", "held"),
+    [
+        (pa.int64(), np.array([1.0, -2.0]), [1, -2]),
+        (pa.int32(), np.array([7, -8], object), [7, -8]),
+        (pa.int16(), pa.array([7, 8]), [7, 8]),
+        (pa.bool_(), np.array([1, 0]), [True, False]),
+        (pa.float32(), np.array([0.1, np.nan]).tolist(), [float(np.float32(0.1)), np.nan]),
+        (pa.date32(), np.array([datetime.date(2020, 1, 2), None]), None),
+        (pa.timestamp("s"), np.array([1000, "NaT"], "datetime64[ms]"), None),
+    ],
+    ids=str,
+)
+def test_a_column_holds_values_of_other_types_that_fit(
+    arrow: pa.DataType, values: Any, held: list[Any] | None
+) -> None:
     columns = Columns(Subtask())
-    lists = ColumnStateDescriptor("seen", pa.list_(pa.int64()))
-    state = columns.subtask.backend.column_state(lists)
-    rows, growing = columns.index(pa.array([1])), [1]
-    state.put(rows, np.fromiter([growing], object, 1))
-    pending = columns.subtask.backend.snapshot(CheckpointId(1))
-    growing.append(2)
+    state = columns.subtask.backend.column_state(ColumnStateDescriptor("last", arrow))
+    rows = columns.index(pa.array([1, 2]))
+    state.put(rows, values)
+    found = state.get(rows)
+    np.testing.assert_array_equal(found, values.astype(found.dtype) if held is None else held)
+
+
+NESTED = [
+    (pa.list_(pa.int64()), [1], lambda value: value.append(2)),
+    (pa.large_list(pa.int64()), [1], lambda value: value.append(2)),
+    (pa.list_(struct(n=pa.int64())), [{"n": 1}], lambda value: value[0].update(n=2)),
+    (struct(n=pa.int64()), {"n": 1}, lambda value: value.update(n=2)),
+    (struct(n=pa.list_(pa.int64())), {"n": [1]}, lambda value: value["n"].append(2)),
+    (pa.map_(pa.string(), pa.int64()), [("n", 1)], lambda value: value.append(("m", 2))),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
+@pytest.mark.parametrize(("arrow", "value", "change"), NESTED, ids=str)
+def test_a_value_that_changes_in_place_after_the_barrier_is_written_as_it_was(
+    arrow: pa.DataType, value: Any, change: Callable[[Any], None], packed: bool
+) -> None:
+    subtask, descriptor = Subtask(), ColumnStateDescriptor("seen", arrow)
+    panes, keys = Panes(subtask), pa.array(range(9))
+    rows = panes.panes.index(keys, panes.hasher.key_groups_of_column(keys))[:1]
+    pane, held = panes.panes.pane(1), copy.deepcopy(value)
+    pane.add(rows)
+    pane.column(descriptor).put(rows, np.fromiter([held], object, 1))
+    if packed:
+        pane.pack()
+    pending = subtask.backend.snapshot(CheckpointId(1))
+    change(pane.column(descriptor).get(rows)[0])
     [again] = restored([stored(pending)])
-    assert Columns(again).values(pa.array([1]), lists) == {1: [1]}
+    assert held != value and Panes(again).values(descriptor) == {(1, 0): value}
 
 
 def test_ufuncs_change_rows_in_place_each_time_a_row_is_named() -> None:
@@ -432,6 +502,17 @@ def test_one_name_means_one_descriptor() -> None:
     assert backend.column_state(COUNT) is backend.column_state(COUNT)
     with pytest.raises(ConfigError, match="asked for as"):
         backend.column_state(ColumnStateDescriptor("count", pa.int32()))
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_time_that_a_column_of_keys_has_no_room_for_is_refused(zone: str | None) -> None:
+    columns = Columns(Subtask())
+    known = pa.array([0], pa.timestamp("us", zone))
+    columns.index(known)
+    keys = pa.array([0, 253_402_214_400_000_000], pa.timestamp("us", zone))
+    with pytest.raises(UnsupportedKey, match=r"A key such as datetime.datetime\(9999, 12, 31"):
+        columns.index(keys)
+    assert len(columns.rows) == 1 and columns.index(known).tolist() == [0]
 
 
 def test_keys_of_another_type_are_refused() -> None:

@@ -12,6 +12,7 @@ from tidegate import (
     AggregateFunction,
     AggregatingStateDescriptor,
     ListStateDescriptor,
+    ReducingStateDescriptor,
     Types,
     UserError,
     ValueStateDescriptor,
@@ -83,6 +84,17 @@ class Total(AggregateFunction[int, int, int]):
 
     def get_result(self, accumulator: int) -> int:
         return accumulator
+
+
+def test_a_reduction_to_none_is_an_error(disk: Disk) -> None:
+    [subtask] = disk.begun(1)
+    group = subtask.on("a").cell.group
+    descriptor = ReducingStateDescriptor("s", lambda old, new: None, Types.LONG())
+    state: Any = subtask.backend.keyed_state(descriptor)
+    emitted: list[object] = []
+    with pytest.raises(TypeError, match="the reduce function has returned None"):
+        state.add_rows(["a", "a"], [group] * 2, [1, 2], emitted.append)
+    assert emitted == [1] and state.get() == 1
 
 
 def test_accumulators_of_many_windows_are_read_at_once(

@@ -327,13 +327,14 @@ def test_a_batch_is_added_with_one_time(kind: str) -> None:
     assert state.get() == (4 if kind == "reducing" else 2.0)
 
 
-def test_a_reduction_to_nothing_leaves_nothing() -> None:
+def test_a_reduction_to_none_is_an_error() -> None:
     descriptor = ReducingStateDescriptor("s", lambda old, new: None, ttl=lives().build())
     subtask = Subtask().on("a")
     state = subtask.backend.keyed_state(descriptor)
     emitted: list[object] = []
-    state.add_rows(["a", "a"], [subtask.cell.group] * 2, [1, 2], emitted.append)
-    assert emitted == [1, None] and subtask.dump("s") == {}
+    with pytest.raises(TypeError, match="the reduce function has returned None"):
+        state.add_rows(["a", "a"], [subtask.cell.group] * 2, [1, 2], emitted.append)
+    assert emitted == [1]
 
 
 @pytest.mark.feature("F258")

@@ -1,12 +1,13 @@
 """The hash table of integers against a dict."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.typeinfo.long_index import LongIndex
 
-SMALL = st.integers(0, 300) | st.sampled_from([2**17 - 1, 2**17])
+SMALL = st.integers(0, 300) | st.sampled_from([4000, 4095, 4096, 5000, 8191, 2**17 - 1, 2**17])
 LONGS = (
     st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5) | st.integers(0, 40).map((1024).__mul__)
 )
@@ -53,6 +54,27 @@ def test_many_rows_of_few_keys_are_placed_among_others(count: int, different: in
     assert sorted(keys[new].tolist()) == list(range(min(count, different)))
     assert rows[new].tolist() == list(range(500, 500 + len(new)))
     assert index.find(np.arange(-500, 0)).tolist() == list(range(500))
+
+
+def room(index: LongIndex) -> int:
+    return sum(each.nbytes for each in vars(index).values() if isinstance(each, np.ndarray))
+
+
+@pytest.mark.parametrize("key", [100, 5_000, 2**17 - 1])
+def test_an_index_of_one_small_key_takes_a_few_kilobytes(key: int) -> None:
+    index = LongIndex()
+    index.add(np.array([key]))
+    assert room(index) <= room(LongIndex()) + 1024
+    assert index.find(np.array([key, key - 1])).tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("keys", [[5_000, *range(400)], [2**17 - 1, 9_000, *range(8_300)]])
+def test_a_key_that_was_too_great_for_few_keys_is_found_among_many(keys: list[int]) -> None:
+    index = LongIndex()
+    for key in keys:
+        index.add(np.array([key]))
+        assert index.find(np.array(keys[:1])).tolist() == [0]
+    assert index.find(np.array(keys)).tolist() == list(range(len(keys)))
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(500, 5000))

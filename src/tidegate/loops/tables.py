@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 Entries = dict[Any, Any]
 
+REDUCED_TO_NONE: Final = (
+    "the reduce function has returned None; it must return the accumulated value"
+)
+
 
 class ImmutableValues:
     """Value state over entries that nobody can change. absent: kept for a key without a value."""
@@ -106,10 +110,10 @@ def fold(
             if old is not None and copy is not None and shared[group] is not None:
                 old = copy(old)
         new = value if old is None else merge(old, value)
-        if new is None:
-            entries.pop(key, None)
-        else:
+        if new is not None:
             entries[key] = new
+        elif old is not None:
+            raise TypeError(REDUCED_TO_NONE)
         emit(new)
 
 

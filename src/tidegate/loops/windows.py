@@ -65,9 +65,9 @@ def results_of_window(
         cell.group = group
         pair.key = (key, namespace)
         pair.group = group
-        if content is None:
-            raise user.faults.missing()
         try:
+            if content is None:
+                raise user.faults.missing()
             if user.elements is not None:
                 results = user.elements(content)
             elif user.result is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from tidegate.api.operator import Operator
 from tidegate.api.rows.batches import batch_as_arrow
-from tidegate.api.rows.columns import as_found
+from tidegate.api.rows.columns import as_found, fitted, one_schema
 from tidegate.errors import BadRecord, GraphError, TidegateError, UserCodeFailed, with_article
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
 from tidegate.operators.failures import ReturnedBeside, user_code_failed
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 BATCH_CALL_S: Final = 0.1
 """How long a call with a batch is to take, seconds."""
+
+_COLUMNS_MAX: Final = 1000
+"""Columns of rows that are brought to one schema; rows of ever other names would add more."""
 
 
 class BatchOperator(FunctionOperator):
@@ -48,6 +52,7 @@ class BatchOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         self._give = giver(self._form)
+        self._input = ArrowInput(context.info.name)
         self._first_schema: pa.Schema | None = None
         super().open(context)
 
@@ -76,8 +81,10 @@ class BatchOperator(FunctionOperator):
             return self._like_the_first(found)
         if found.schema.equals(declared):
             return found
-        if found.schema.names == declared.names and found.schema.types == declared.types:
-            return pa.RecordBatch.from_arrays(found.columns, schema=declared)
+        if found.schema.names == declared.names:
+            fitting = found if found.schema.types == declared.types else _widened(found, declared)
+            if fitting is not None:
+                return pa.RecordBatch.from_arrays(fitting.columns, schema=declared)
         raise self._wrong(
             f"returned a batch that is not of its declared schema: "
             f"{schema_difference(declared, found.schema)}",
@@ -110,7 +117,7 @@ class MapBatchesOperator(BatchOperator):
         super().__init__(function, "map", output_schema, form)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        given = arrow_batch(batch, self._name)
+        given = self._input.batch(batch)
         result = self._checked(self._apply(given))
         if result.num_rows != len(given):
             raise self._wrong(
@@ -129,7 +136,7 @@ class FlatMapBatchesOperator(BatchOperator):
         super().__init__(function, "flat_map", output_schema, form)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        given = arrow_batch(batch, self._name)
+        given = self._input.batch(batch)
         return self._emit_all(given, self._apply(given), out)
 
     def _emit_all(self, given: ArrowBatch, results: Any, out: Output) -> Steps | None:
@@ -167,7 +174,7 @@ class FilterBatchesOperator(BatchOperator):
         super().__init__(function, "filter", form=form)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        given = arrow_batch(batch, self._name)
+        given = self._input.batch(batch)
         mask = self._mask(self._apply(given), len(given))
         kept = given.batch.filter(mask)
         if kept.num_rows:
@@ -176,15 +183,29 @@ class FilterBatchesOperator(BatchOperator):
             out.emit(ArrowBatch(kept, None if stamps is None else stamps[chosen]))
 
     def _mask(self, result: Any, rows: int) -> pa.BooleanArray:
-        if isinstance(result, pa.ChunkedArray):
-            result = result.combine_chunks()
-        mask = result if isinstance(result, pa.Array) else pa.array(np.asarray(result))
+        try:
+            mask = _array_of_mask(result)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise self._wrong(
+                f"returned {with_article(type(result))}, not a boolean for each row",
+                "Return an array or list of booleans, such as pc.greater(batch['n'], 2).",
+            ) from error
         if not pa.types.is_boolean(mask.type) or len(mask) != rows:
             raise self._wrong(
                 f"returned {len(mask)} values of type {mask.type} for {rows} rows",
                 "Return a boolean for each row.",
             )
         return cast("pa.BooleanArray", mask)
+
+
+def _array_of_mask(result: Any) -> pa.Array:
+    if isinstance(result, pa.ChunkedArray):
+        return result.combine_chunks()
+    if isinstance(result, pa.Array):
+        return result
+    if str(getattr(result, "dtype", "")) == "boolean":
+        result = result.to_numpy(dtype=bool, na_value=False)  # pandas, where <NA> is no boolean
+    return pa.array(np.asarray(result))
 
 
 class KeyColumnContext:
@@ -228,7 +249,7 @@ class ProcessBatchesOperator(FlatMapBatchesOperator):
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        given = arrow_batch(batch, self._name)
+        given = self._input.batch(batch)
         assert given.key_groups is not None, "a keyed edge gives key groups"
         keys = given.batch.column(self._key_column)
         self._batch.key_index = self._columns.index(keys, given.key_groups)
@@ -240,16 +261,39 @@ class ProcessBatchesOperator(FlatMapBatchesOperator):
         out.emit_watermark(watermark)
 
 
-def arrow_batch(batch: Batch, operator: str) -> ArrowBatch:
-    """The batch as Arrow columns. Raises UserCodeFailed if its rows can't be converted."""
-    if isinstance(batch, ArrowBatch):
-        return batch
-    try:
-        return columns_of(batch)
-    except BadRecord as error:
-        place = f"operator '{operator}'"
-        what = f"{place} wants Arrow batches, but {error.what}"
-        raise UserCodeFailed(what, where=place, remedy=error.remedy) from error
+class ArrowInput:
+    """Batches as Arrow columns; those made of rows get one schema where their types allow it.
+
+    Else a column that holds no value, or only whole numbers, would have another type in a batch
+    that ends there. schema: columns that are known before the first batch.
+    """
+
+    def __init__(self, operator: str, schema: pa.Schema | None = None) -> None:
+        self._operator = operator
+        self._schema = schema
+
+    def batch(self, batch: Batch) -> ArrowBatch:
+        """The batch as columns. Raises UserCodeFailed if its rows can't be converted."""
+        if isinstance(batch, ArrowBatch):
+            return batch
+        try:
+            made = columns_of(batch)
+        except BadRecord as error:
+            place = f"operator '{self._operator}'"
+            what = f"{place} wants Arrow batches, but {error.what}"
+            raise UserCodeFailed(what, where=place, remedy=error.remedy) from error
+        found = made.batch.schema
+        if not len(batch) or found == self._schema:
+            return made
+        try:
+            schema = found if self._schema is None else one_schema([self._schema, found])
+            if schema is None or len(schema) > _COLUMNS_MAX:
+                return made
+            fitting = fitted(made.batch, schema)
+        except BadRecord:
+            return made
+        self._schema = schema
+        return replace(made, batch=fitting)
 
 
 def columns_of(batch: RowBatch) -> ArrowBatch:
@@ -261,6 +305,16 @@ def columns_of(batch: RowBatch) -> ArrowBatch:
         None,
         None if groups is None else np.asarray(groups),
     )
+
+
+def _widened(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch | None:
+    """The batch in declared types that hold all of its types; None where one does not."""
+    try:
+        schema = one_schema([declared, batch.schema])
+        fits = schema is not None and schema.types == declared.types
+        return fitted(batch, declared) if fits else None
+    except BadRecord:
+        return None
 
 
 def first_row(batch: pa.RecordBatch) -> object:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import compress
 from operator import length_hint
 from typing import TYPE_CHECKING
 
 from tidegate.api.functions import SinkFunction
-from tidegate.api.rows.batches import as_rows
+from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.model.topology import Delivery, DeliveryGuarantee
@@ -83,11 +84,28 @@ class FilterOperator(FunctionOperator):
                     out.emit(kept)
                 return None
         keep, failure = each(self._call, rows.values, self._name)
-        values = list(compress(rows.values, keep))
+        try:
+            values = list(compress(rows.values, keep))
+        except Exception as error:
+            keep, failure = self._until(error, keep, rows.values)
+            values = list(compress(rows.values, keep))
         if values:
             stamps = rows.timestamps_ms
             out.emit(RowBatch(values, None if stamps is None else list(compress(stamps, keep))))
         return None if failure is None else then_fail(failure)
+
+    def _until(
+        self, error: Exception, keep: list[object], values: list[object]
+    ) -> tuple[list[object], TidegateError]:
+        """Results up to the first that is neither true nor false, and the failure for that one."""
+        told: list[object] = []
+        with suppress(Exception):
+            told.extend(map(bool, keep))
+        at = min(len(told), len(keep) - 1)
+        misfit = TypeError(f"{shown(keep[at])} is neither true nor false: {error}")
+        failure = user_code_failed(misfit, operator=self._name, row=values[at], at=at)
+        failure.__cause__ = error
+        return told[:at], failure
 
 
 class FlatMapOperator(FunctionOperator):

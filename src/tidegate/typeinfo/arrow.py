@@ -280,6 +280,8 @@ def _parts(value: Any, names: tuple[str, ...]) -> Sequence[Any]:
 
 def _time_of(value: object) -> object:
     if isinstance(value, Instant):
+        if value.nanos % 1000:
+            raise ValueError(f"{value} has nanoseconds, and columns hold microseconds")
         return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
     return value
 

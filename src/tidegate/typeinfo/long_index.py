@@ -24,6 +24,9 @@ _PIECE_MIN: Final = 256
 _SMALL: Final = 1 << 17
 """Keys from 0 to below this are small: half a megabyte of rows, in a core's cache."""
 
+_SLOTS_A_KEY: Final = 16
+"""Room for small keys, for each key of the index."""
+
 
 class LongIndex:
     """Rows of keys, from 0 on in the order in which they were added, each key once."""
@@ -123,14 +126,19 @@ class LongIndex:
     def _note_small(self, first: int) -> None:
         """Notes the rows from the first on whose keys are small."""
         added = self._stored[first : self._count]
-        small = (added.view(np.uint64) < _SMALL).nonzero()[0]
+        held = len(self._rows_of_small)
+        # A list for far more keys than there are is mostly empty.
+        most = max(held, min(_SMALL, _SLOTS_A_KEY * max(self._count, 1 << _BITS_MIN)))
+        small = (added.view(np.uint64) < most).nonzero()[0]
         if not len(small):
             return
         keys = added.take(small)
-        if (end := int(keys.max()) + 1) > len(self._rows_of_small):
-            grown = np.full(1 << max(end - 1, 1).bit_length(), -1, np.int32)
-            grown[: len(self._rows_of_small)] = self._rows_of_small
-            self._rows_of_small = grown
+        if (end := int(keys.max()) + 1) > held:
+            self._rows_of_small = np.full(1 << max(end - 1, 1).bit_length(), -1, np.int32)
+            # Some of those before may have been too great for the shorter list.
+            known = self.keys.view(np.uint64)
+            first, small = 0, (known < len(self._rows_of_small)).nonzero()[0]
+            keys = self.keys.take(small)
         self._rows_of_small[keys] = first + small
 
     def _make_room(self, more: int) -> None:

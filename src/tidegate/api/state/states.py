@@ -40,7 +40,10 @@ class ColumnState(Protocol):
         ...
 
     def put(self, index: np.ndarray, values: np.ndarray) -> None:
-        """Sets the values of these rows; for a row named twice, the last value counts."""
+        """Sets the values of these rows; for a row named twice, the last value counts.
+
+        Raises UserError for a value that the column could only hold as another one.
+        """
         ...
 
     def at(self, ufunc: np.ufunc, index: np.ndarray, values: ArrayLike) -> None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from flinkformat.row import Row
 from tidegate.api import aggregates
+from tidegate.api.rows.batches import shown
 from tidegate.api.rows.column_rows import TUPLE, ColumnRows, RowForm
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, UserCodeFailed
 from tidegate.model.elements import RowBatch
 from tidegate.operators.aggregates.accumulators import array_of
 from tidegate.typeinfo.arrow import column_of, column_type, values_of
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from tidegate.api.aggregates import Aggregate
     from tidegate.model.nullable import FieldValues
     from tidegate.operators.aggregates.aggregated_columns import Values
+
+MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""Exceptions for a value that a column can't hold."""
 
 VALUE = "value"
 """Name of the only column of rows that have no fields."""
@@ -76,8 +80,11 @@ class AggregatedRows:
             return RowTypeInfo(types, self._names)
         return TupleTypeInfo(types)
 
-    def reader(self, batch: RowBatch) -> Callable[[str], Values]:
-        """A function that gives a column of the batch by its name."""
+    def reader(self, batch: RowBatch, operator: str) -> Callable[[str], Values]:
+        """A function that gives a column of the batch by its name.
+
+        It raises UserCodeFailed for a value that the column can't hold.
+        """
         columns: dict[str, FieldValues] = {}
         if isinstance(batch, ColumnRows):
             names = batch.form.names or self._fields
@@ -87,12 +94,27 @@ class AggregatedRows:
             of, found = self._fields[name], columns.get(name)
             if isinstance(found, np.ndarray) and of in _PLAIN.get(found.dtype.kind, ()):
                 return found
-            return column_of(list(map(self._get(name), batch.values)), of)
+            values = list(map(self._get(name), batch.values))
+            try:
+                return column_of(values, of)
+            except MISFITS as error:
+                at = _first_misfit(values, of)
+                raise UserCodeFailed(
+                    f"field '{name}' is {shown(values[at])}, which a column of {of} can't hold: "
+                    f"{error}",
+                    where=f"operator '{operator}', at the row {shown(batch.values[at])}",
+                    remedy="Bring it to what the column holds in a map before, or declare a type "
+                    "that fits: columns have 64 bits for whole numbers, 38 digits for decimals (18 "
+                    "of them behind the point), and microseconds for times.",
+                ) from error
 
         return column
 
     def result(self, batch: RowBatch, results: Sequence[Values]) -> RowBatch:
-        """The rows with their results, which stay columns where all can be."""
+        """The rows with their results, which stay columns where all can be.
+
+        Raises what the results' columns raise for a value that they can't hold.
+        """
         plain = all(map(_is_plain, results))
         form = self._form_of(batch) if plain else None
         if form is not None and isinstance(batch, ColumnRows):
@@ -200,6 +222,16 @@ def _values(result: Values, of: TypeInformation) -> list[Any]:
     return values_of(
         result if isinstance(result, pa.Array) else array_of(result, column_type(of)), of
     )
+
+
+def _first_misfit(values: Sequence[Any], of: TypeInformation) -> int:
+    """Position of the first value that is in no column of the type; 0 if each alone is in one."""
+    for at, value in enumerate(values):
+        try:
+            column_of([value], of)
+        except MISFITS:
+            return at
+    return 0
 
 
 def _same(row: Any) -> Any:

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from tidegate.api.operator import Operator
 from tidegate.api.rows.column_rows import ColumnRows
-from tidegate.errors import GraphError, UnsupportedKey
+from tidegate.errors import GraphError, UnsupportedKey, UserCodeFailed
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.operators.aggregates.accumulators import array_of
 from tidegate.operators.aggregates.aggregated_columns import AggregatedColumns
+from tidegate.operators.aggregates.aggregated_rows import MISFITS
 from tidegate.operators.aggregates.groups import Groups
-from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch
+from tidegate.operators.arrow import BATCH_CALL_S, ArrowInput
 from tidegate.typeinfo.arrow import column_of
 
 if TYPE_CHECKING:
@@ -63,24 +64,32 @@ class RunningOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         self._name = context.info.name
         self._pane = context.state.keyed_columns(self.key_type)
+        self._input = ArrowInput(self._name)
         self._columns: AggregatedColumns | None = None
         if self._rows is not None:
             self._columns = self._aggregated(self._rows.schema)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         if isinstance(batch, RowBatch) and self._rows is not None and self._columns is not None:
-            results = self._results(self._columns, batch, self._rows.reader(batch))
-            out.emit(self._rows.result(batch, results))
+            results = self._results(self._columns, batch, self._rows.reader(batch, self._name))
+            try:
+                made = self._rows.result(batch, results)
+            except MISFITS as error:
+                raise self._misfit(error) from error
+            out.emit(made)
             return
-        given = arrow_batch(batch, self._name)
+        given = self._input.batch(batch)
         columns = self._aggregated(given.batch.schema)
         results = self._results(columns, batch, given.batch.column)
-        made = [
-            array_of(each, accumulator.type) if isinstance(each, np.ndarray) else each
-            for each, accumulator in zip(results, columns.accumulators, strict=True)
-        ]
+        try:
+            arrays = [
+                array_of(each, accumulator.type) if isinstance(each, np.ndarray) else each
+                for each, accumulator in zip(results, columns.accumulators, strict=True)
+            ]
+        except MISFITS as error:
+            raise self._misfit(error) from error
         schema = pa.schema([*given.batch.schema, *columns.fields])
-        result = pa.RecordBatch.from_arrays([*given.batch.columns, *made], schema=schema)
+        result = pa.RecordBatch.from_arrays([*given.batch.columns, *arrays], schema=schema)
         out.emit(ArrowBatch(result, given.timestamps_ms))
 
     def _results(
@@ -98,6 +107,14 @@ class RunningOperator(Operator):
             )
         ]
 
+    def _misfit(self, error: Exception) -> UserCodeFailed:
+        given = ", ".join(map(str, self._aggregates))
+        return UserCodeFailed(
+            f"the running aggregates {given} have come to what a column can't hold: {error}",
+            where=f"operator '{self._name}'",
+            remedy="Aggregate smaller values, such as floating numbers in place of decimals.",
+        )
+
     def _keys(self, batch: Batch) -> Values:
         if isinstance(batch, ArrowBatch):
             assert batch.key_column is not None, "a keyed edge names the key's column"
@@ -110,7 +127,7 @@ class RunningOperator(Operator):
         assert keys is not None, "a keyed edge gives keys"
         try:
             return pa.array(keys) if self.key_type is None else column_of(keys, self.key_type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        except MISFITS as error:
             raise UnsupportedKey(
                 f"running aggregates have no column for keys such as {keys[0]!r}: {error}",
                 where=f"operator '{self._name}'",

@@ -249,9 +249,9 @@ class AlignedWindowOperator(HeapFiringOperator):
         if first != last:
             starts = stamps - (stamps - windows.offset_ms) % pane_ms
         for ago_ms in range(0, pane_ms if self._cut.shared else windows.size_ms, pane_ms):
-            for left, start in folded.add(rows, starts - ago_ms):
+            for left, panes in folded.add(rows, starts - ago_ms):
                 keys, groups = keys_of(left)
-                self._add(keys, [start] * len(left), groups, left.values)
+                self._add(keys, panes, groups, left.values)
         return True
 
     def _gather(
@@ -336,8 +336,7 @@ class AlignedWindowOperator(HeapFiringOperator):
             self._cell.key, self._cell.group = key, group
             for window in reversed(live):
                 if window.max_timestamp() <= self._time_ms:
-                    panes = self._panes_of(window)
-                    gathered = self._put_together(panes, [key], [group])
+                    gathered = self._put_together(window, [key], [group])
                     yield from self._evaluated_all(window, [key], [group], gathered)
                 elif progress is not None and window.max_timestamp() <= fired_ms:
                     self._current.stand_on(window.start)
@@ -445,7 +444,7 @@ class AlignedWindowOperator(HeapFiringOperator):
 
     def _results_of(self, window: TimeWindow) -> Iterator[object]:
         """Fires a window for the remaining keys, until the piece is over."""
-        left, panes, outlived = self._left, self._panes_of(window), self._outlived
+        left, outlived = self._left, self._outlived
         if not left:
             self._begin_to_fire(window)
         clear = None if outlived or self._clears is None else partial(self._clear, window)
@@ -455,7 +454,7 @@ class AlignedWindowOperator(HeapFiringOperator):
             began_ms = monotonic_ms()
             if outlived:
                 to_fire = self._to_fire(window, keys, groups)
-                contents = self._put_together(panes, *to_fire)
+                contents = self._put_together(window, *to_fire)
                 yield from self._evaluated_all(window, *to_fire, contents)
             elif self._at_hand:
                 contents = [self._at_hand.popleft() for _ in keys]
@@ -491,7 +490,7 @@ class AlignedWindowOperator(HeapFiringOperator):
             self._left.extend(zip(keys, groups, strict=True))
             return
         if folded is not None:
-            folded.flush()
+            folded.flush_some(self._cut.of(window))
         self._left.extend(sorted(self._keys_of(window).items(), key=itemgetter(1)))
 
     def _clear_written(self, pane: int, keys: Sequence[object]) -> None:
@@ -546,17 +545,31 @@ class AlignedWindowOperator(HeapFiringOperator):
     # --- contents ---
 
     def _put_together(
-        self, panes: Sequence[int], keys: Sequence[object], groups: Sequence[int]
+        self, window: TimeWindow, keys: Sequence[object], groups: Sequence[int]
     ) -> list[object]:
         """Content of each key's window; merged from copies if it has several panes."""
         parts: list[list[object]] = []
-        for pane in panes:
+        for pane in self._panes_of(window):
             pairs = [(key, pane) for key in keys]
             self._state.read_ahead(pairs, groups)
             parts.append(self._state.accumulators(pairs, groups))
-        return parts[0] if len(parts) == 1 else [*map(self._merged, *parts)]
+        return parts[0] if len(parts) == 1 else self._merged(window, keys, parts)
 
-    def _merged(self, *parts: object) -> object:
+    def _merged(
+        self, window: TimeWindow, keys: Sequence[object], parts: Sequence[Sequence[object]]
+    ) -> list[object]:
+        whole: list[object] = []
+        try:
+            whole.extend(map(self._whole, *parts))
+            if len(whole) < len(keys):
+                # `map` takes a StopIteration that leaves the function for its own end.
+                raise StopIteration("raised by the function itself")
+        except Exception as error:
+            call = f"{self._contents.merging}, for key {keys[len(whole)]!r} and {window}"
+            raise user_code_failed(error, operator=self._name, call=call) from error
+        return whole
+
+    def _whole(self, *parts: object) -> object:
         whole: object = None
         for part in parts:
             if part is not None:

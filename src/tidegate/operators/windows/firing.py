@@ -30,6 +30,7 @@ from tidegate.api.windows.triggers import (
 )
 from tidegate.errors import TidegateError, UserError
 from tidegate.loops.forms import loops_with
+from tidegate.loops.tables import REDUCED_TO_NONE
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.aggregates.reduced_type import typed_reduce
 from tidegate.operators.emit import Piece, ahead_of, emit_rows, in_pieces
@@ -146,11 +147,20 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
 
     def merge(self, acc_a: Any, acc_b: Any) -> object:
         if self._aggregate is not None:
-            return self._aggregate.merge(acc_a, acc_b)
-        if self._reduce is not None:
-            return self._reduce(acc_a, acc_b)
-        acc_a.extend(acc_b)
-        return acc_a
+            merged = self._aggregate.merge(acc_a, acc_b)
+        elif self._reduce is not None:
+            merged = self._reduce(acc_a, acc_b)
+        else:
+            acc_a.extend(acc_b)
+            return acc_a
+        if merged is None:
+            raise self.missing("AggregateFunction.merge")
+        return merged
+
+    @property
+    def merging(self) -> str:
+        """Name of the function that merges."""
+        return "reduce function" if self._aggregate is None else "merge"
 
     @property
     def is_single(self) -> bool:
@@ -175,8 +185,10 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
             raise self.missing()
         return accumulator
 
-    def missing(self) -> TypeError:
-        call = "the reduce function" if self._aggregate is None else "AggregateFunction.add"
+    def missing(self, call: str = "AggregateFunction.add") -> TypeError:
+        """The error for None. call: the method that returned it, where there is an aggregate."""
+        if self._aggregate is None:
+            return TypeError(REDUCED_TO_NONE)
         return TypeError(f"{call} has returned None; it must return the accumulated value")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from tidegate.api.windows.assigners import AlignedWindows
     from tidegate.loops.cells import KeyCell
     from tidegate.operators.windows.firing import CurrentWindow, WindowPlan
+
+
+ROWS_MIN: Final = 32
+"""Rows a pane from which on batches of several panes are folded: 64 take as long either way."""
 
 
 class FoldedPanes:
@@ -54,16 +58,33 @@ class FoldedPanes:
         self._results = results
         self._panes: dict[int, FoldedKeys] = {}
 
-    def add(self, rows: ColumnRows, starts: NDArray[np.int64]) -> Iterator[tuple[ColumnRows, int]]:
+    def add(
+        self, rows: ColumnRows, starts: NDArray[np.int64]
+    ) -> Iterator[tuple[ColumnRows, list[int]]]:
         """Adds rows to the panes that begin at these times; gives those that it can't add.
 
-        starts: of each row's pane; of one row's if it is the pane of all.
+        starts: of each row's pane; of one row's if it is the pane of all. Result: beside rows the
+        start of each one's pane.
         """
-        found = starts.tolist() if len(starts) == 1 else np.unique(starts).tolist()
-        for start in found:
-            own = rows if len(found) == 1 else rows.take(np.flatnonzero(starts == start))
-            if not self._pane(start).gather(own):
-                yield own, start
+        if len(starts) == 1:
+            yield from self._gather(rows, int(starts[0]))
+            return
+        if len(rows) < ROWS_MIN * len(np.unique(starts)):
+            # NumPy would take longer for so few rows than the function for each of them.
+            held = np.isin(starts, list(self._panes))
+            called = np.flatnonzero(~held)
+            if len(called):
+                yield rows.take(called), starts.take(called).tolist()
+            rows, starts = rows.take(np.flatnonzero(held)), starts[held]
+        order = starts.argsort(kind="stable")
+        panes, firsts = np.unique(starts.take(order), return_index=True)
+        groups = np.split(order, firsts[1:]) if len(panes) else []
+        for start, group in zip(panes.tolist(), groups, strict=True):
+            yield from self._gather(rows.take(group), start)
+
+    def _gather(self, rows: ColumnRows, start: int) -> Iterator[tuple[ColumnRows, list[int]]]:
+        if not self._pane(start).gather(rows):
+            yield rows, [start] * len(rows)
 
     def _pane(self, start: int) -> FoldedKeys:
         pane = self._panes.get(start)
@@ -105,6 +126,12 @@ class FoldedPanes:
     def flush(self) -> None:
         for pane in self._panes.values():
             pane.flush()
+
+    def flush_some(self, starts: Iterable[int]) -> None:
+        """Writes back what has changed in these panes."""
+        for start in starts:
+            if start in self._panes:
+                self._panes[start].flush()
 
     def forget(self) -> None:
         """Writes all back: others are about to add to it."""

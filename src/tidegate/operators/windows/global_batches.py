@@ -11,7 +11,7 @@ from tidegate.api.operator import Operator
 from tidegate.api.state import OperatorStateDescriptor, RedistributionMode
 from tidegate.model.elements import MAX_WATERMARK_MS, ArrowBatch
 from tidegate.operators.aggregates.aggregated_columns import AggregatedColumns
-from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch
+from tidegate.operators.arrow import BATCH_CALL_S, ArrowInput
 from tidegate.operators.windows.slices import (
     NoCuts,
     SliceCombiner,
@@ -60,16 +60,18 @@ class GlobalAggregateBatchesOperator(Operator):
         self._sums = SlicedAggregates(NoCuts(), self._panes)
         self._schema = context.state.operator_state(_SCHEMA)
         self._columns: AggregatedColumns | None = None
+        restored: pa.Schema | None = None
         for data in self._schema.get():
             restored = pa.ipc.read_schema(pa.py_buffer(data))
             self._columns = AggregatedColumns(self._aggregates, restored, self._name)
+        self._input = ArrowInput(self._name, restored)
 
     def snapshot(self, context: SnapshotContext) -> None:
         columns = self._columns
         self._schema.update([] if columns is None else [columns.schema.serialize().to_pybytes()])
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        given = arrow_batch(batch, self._name)
+        given = self._input.batch(batch)
         if not len(given):
             return
         self._columns = columns_over(

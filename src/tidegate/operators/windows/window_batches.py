@@ -24,7 +24,7 @@ from tidegate.api.state import OperatorStateDescriptor, RedistributionMode
 from tidegate.errors import BadRecord
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, ArrowBatch
 from tidegate.operators.aggregates.aggregated_columns import AggregatedColumns
-from tidegate.operators.arrow import BATCH_CALL_S, arrow_batch, first_row
+from tidegate.operators.arrow import BATCH_CALL_S, ArrowInput, first_row
 from tidegate.operators.windows.slices import (
     SliceCombiner,
     SlicedAggregates,
@@ -96,16 +96,18 @@ class WindowAggregateBatchesOperator(Operator):
         self._watermark_ms = MIN_TIMESTAMP_MS
         self._fired = _Fired(context)
         self._columns: AggregatedColumns | None = None
+        restored: pa.Schema | None = None
         if self._fired.schema is not None:
             restored = pa.ipc.read_schema(pa.py_buffer(self._fired.schema))
             self._columns = AggregatedColumns(self._aggregates, restored, self._name)
+        self._input = ArrowInput(self._name, restored)
 
     def snapshot(self, context: SnapshotContext) -> None:
         schema = None if self._columns is None else self._columns.schema.serialize().to_pybytes()
         self._fired.note(schema)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
-        given = arrow_batch(batch, self._name)
+        given = self._input.batch(batch)
         if not len(given):
             return
         self._columns = columns_over(

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from flinkformat.frozen import frozen
-from tidegate.errors import ConfigError, FormatError, SerializerIncompatible
+from tidegate.errors import ConfigError, FormatError, SerializerIncompatible, UserError
 from tidegate.state.columns.column_pages import FrozenArray
 from tidegate.state.columns.key_rows import KeyRows, with_room
 from tidegate.typeinfo.arrow import arrow_faults
+from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,17 +52,47 @@ class Column:
         self._make_room()
         return self._values.take(index)
 
-    def put(self, index: Longs, values: NDArray[Any]) -> None:
+    def put(self, index: Longs, values: ArrayLike) -> None:
+        fitting = values if self.dtype.kind == "O" else self._fitting(np.asarray(values))
         self._make_room()
         if self._frozen is not None:
             self._frozen.save(index)
-        self._values[index] = values
+        self._values[index] = fitting
 
     def at(self, ufunc: np.ufunc, index: Longs, values: ArrayLike) -> None:
         self._make_room()
         if self._frozen is not None:
             self._frozen.save(index)
         ufunc.at(self._values, index, values)
+
+    def _fitting(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values as the column holds them. Raises UserError where NumPy would make others of them.
+
+        Fractions of numbers and of time may be rounded only where the column holds such fractions.
+        """
+        given, own = values.dtype, self.dtype
+        if given == own or np.can_cast(given, own, "safe"):
+            return values
+        try:
+            with np.errstate(invalid="ignore"):
+                cast = values.astype(own)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._unfit(str(error)) from error
+        if own.kind in "iub" or given.kind == own.kind in "mM":
+            same = np.asarray(cast == values, np.bool_)
+            if own.kind in "mM":
+                same |= np.isnat(values)
+            if not same.all():
+                raise self._unfit(f"it was given {values[~same].tolist()[0]!r}")
+        return cast
+
+    def _unfit(self, why: str) -> UserError:
+        return UserError(
+            f"The column '{self.name}' of state can't hold a value as {self.dtype}: {why}",
+            where=f"{self._where}, column '{self.name}'",
+            remedy="Fill nulls and round before, or declare the column as a wider type, such as"
+            " float64.",
+        )
 
     def take_over(self, old: Column) -> None:
         """Takes a restored column's values. Raises SerializerIncompatible if they don't fit."""
@@ -80,18 +111,17 @@ class Column:
         self._values = values.astype(self.dtype)
 
     def freeze(self) -> FrozenColumn:
-        """A frozen copy; lists, which may still grow, are copied at once."""
-        if self._packed is None:
+        """A frozen copy; values that may be changed in place are copied deeply, and at once."""
+        packed, nested = self._packed is not None, pa.types.is_nested(self.arrow)
+        if not packed:
             self._make_room()
-            frozen = FrozenArray(self._values, len(self._rows))
-            if pa.types.is_list(self.arrow):
-                frozen = FrozenArray(self._values, len(self._rows), _with_lists_copied)
-                for _ in frozen.steps():
-                    pass
-            self._frozen = frozen
-        else:
-            frozen = FrozenArray(self._values, len(self._values), None)
-        return FrozenColumn(self.name, self.arrow, self.default, frozen, self._packed is not None)
+        count = len(self._values) if packed else len(self._rows)
+        copy = _copied_deeply if nested else None if packed else np.copy
+        self._frozen = frozen = FrozenArray(self._values, count, copy)
+        if nested:
+            for _ in frozen.steps():
+                pass
+        return FrozenColumn(self.name, self.arrow, self.default, frozen, packed)
 
     def pack(self, rows: Longs) -> None:
         """Keeps only the values of these rows, which ascend."""
@@ -184,9 +214,8 @@ def _default(default: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
         ) from error
 
 
-def _with_lists_copied(values: NDArray[Any]) -> NDArray[Any]:
-    lists = (tuple(each) if isinstance(each, list | set) else each for each in values)
-    return np.fromiter(lists, object, len(values))
+def _copied_deeply(values: NDArray[Any]) -> NDArray[Any]:
+    return np.fromiter(map(private_copy, values), object, len(values))
 
 
 @frozen

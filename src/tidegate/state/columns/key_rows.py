@@ -68,7 +68,15 @@ class KeyRows:
                 where=self._where,
                 remedy="Give all keys of the stream one type, the type of the restored state.",
             )
-        rows, positions = index.rows(keys, self._count)
+        try:
+            rows, positions = index.rows(keys, self._count)
+        except pa.ArrowInvalid as error:
+            raise UnsupportedKey(
+                f"A key such as {_first_misfit(keys, index.arrow)} has no room in {index.arrow}: "
+                f"{error}",
+                where=self._where,
+                remedy="Key by times from 1677 to 2262, by a date, or by the time as a text.",
+            ) from error
         if len(positions):
             self._append(key_groups[positions])
         return rows
@@ -115,7 +123,7 @@ class _Numbers:
     """Rows of keys of 64 bits or less."""
 
     def __init__(self, arrow: pa.DataType) -> None:
-        self._arrow = arrow
+        self.arrow = arrow
         self._index = LongIndex()
 
     def rows(self, keys: pa.Array | Longs, first: int) -> tuple[Longs, Longs]:
@@ -131,18 +139,18 @@ class _Numbers:
     def parts(self, count: int) -> Sequence[pa.Array]:
         """Keys of the first rows, in order, in one or more arrays that don't change."""
         numbers = self._index.keys[:count]
-        if pa.types.is_boolean(self._arrow):
+        if pa.types.is_boolean(self.arrow):
             return [pa.array(numbers.astype(np.bool_))]
-        narrow = pa.types.is_date32(self._arrow)
-        return [pa.array(numbers.astype(np.int32) if narrow else numbers).view(self._arrow)]
+        narrow = pa.types.is_date32(self.arrow)
+        return [pa.array(numbers.astype(np.int32) if narrow else numbers).view(self.arrow)]
 
     def _numbers(self, keys: pa.Array | Longs) -> Longs:
         if isinstance(keys, np.ndarray):
             return keys
-        array = keys if keys.type == self._arrow else _decoded(keys).cast(self._arrow)
-        if pa.types.is_boolean(self._arrow) or pa.types.is_date32(self._arrow):
+        array = keys if keys.type == self.arrow else _decoded(keys).cast(self.arrow)
+        if pa.types.is_boolean(self.arrow) or pa.types.is_date32(self.arrow):
             return array.cast(pa.int32()).to_numpy().astype(np.int64)
-        if pa.types.is_floating(self._arrow):
+        if pa.types.is_floating(self.arrow):
             doubles = array.to_numpy() + 0.0  # a copy, in which -0.0 is 0.0
             doubles[np.isnan(doubles)] = np.nan  # one NaN of many, as in Java
             return doubles.view(np.int64)
@@ -153,14 +161,14 @@ class _Texts:
     """Rows of keys of any length, through a dictionary for each batch; methods as above."""
 
     def __init__(self, arrow: pa.DataType) -> None:
-        self._arrow = arrow
+        self.arrow = arrow
         self._rows: dict[str | bytes, int] = {}
         self._stored: list[pa.Array] = []
 
     def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
         encoded = _decoded(keys).dictionary_encode()
         codes = encoded.indices.to_numpy()
-        dictionary = encoded.dictionary.cast(self._arrow)
+        dictionary = encoded.dictionary.cast(self.arrow)
         texts = dictionary.to_numpy(zero_copy_only=False)
         known = np.fromiter(map(self._rows.get, texts, repeat(-1)), np.int64, len(texts))
         missing = np.flatnonzero(known < 0)
@@ -182,7 +190,16 @@ class _Texts:
 
     def parts(self, count: int) -> Sequence[pa.Array]:
         del count  # keys are added by whole batches only
-        return self._stored.copy() or [pa.array([], self._arrow)]
+        return self._stored.copy() or [pa.array([], self.arrow)]
+
+
+def _first_misfit(keys: pa.Array, arrow: pa.DataType) -> object:
+    for key in keys:
+        try:
+            key.cast(arrow)
+        except pa.ArrowInvalid:
+            return repr(key.as_py())
+    return keys.type
 
 
 def _decoded(keys: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING
 
+from tidegate.loops.tables import REDUCED_TO_NONE
 from tidegate.state.disk.layered import UNKNOWN
 from tidegate.state.disk.store import PREFIX_BYTES
 from tidegate.state.user.kinds import TableListState, TableMapState, at_each
@@ -142,7 +143,10 @@ class EntryTable:
             old = entries.get(key, UNKNOWN)
             if old is UNKNOWN:
                 old = load(key, group)
-            new = entries[key] = value if old is None else merge(old, value)
+            new = value if old is None else merge(old, value)
+            if new is None and old is not None:
+                raise TypeError(REDUCED_TO_NONE)
+            entries[key] = new
             emit(new)
 
     def accumulate(

@@ -137,7 +137,8 @@ class KeyedEntries(Protocol):
     ) -> None:
         """Merge each value into its key's entry, in order, and emit each new entry.
 
-        The first value of a key is its entry. Exceptions of ``merge`` pass through.
+        The first value of a key is its entry. Exceptions of ``merge`` pass through; TypeError if
+        it returns None.
         """
         ...
 

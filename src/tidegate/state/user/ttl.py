@@ -16,6 +16,7 @@ from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDesc
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.api.state.descriptors import StateTtlConfig
 from tidegate.errors import SerializerIncompatible
+from tidegate.loops.tables import REDUCED_TO_NONE
 from tidegate.state.user import kinds
 from tidegate.typeinfo.evolution import AsIs, judge, reader_for
 from tidegate.typeinfo.serializers import serializer_of
@@ -292,6 +293,8 @@ class TtlEntries:
     ) -> None:
         def merged(value: object, old: object) -> object:
             new = value if old is None else merge(old, value)
+            if new is None and old is not None:
+                raise TypeError(REDUCED_TO_NONE)
             emit(new)
             return new
 
