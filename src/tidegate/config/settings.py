@@ -71,6 +71,8 @@ def _check_beats(configuration: KeyedConfig) -> None:
             raise ConfigError(
                 f"{lease.key} is {lease_ms} ms, but signs of life come every {beat_ms} ms "
                 f"({beat.key}): one that is late would be taken for a death",
-                where=configuration.where_set(beat if configuration.contains(beat) else lease),
+                where=configuration.where_set(
+                    beat if beat.key in configuration.key_set() else lease
+                ),
                 remedy=f"Make {lease.key} at least twice {beat.key}.",
             )
