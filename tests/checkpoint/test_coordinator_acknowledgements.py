@@ -302,6 +302,26 @@ def test_an_unknown_outcome_deletes_nothing_and_tells_nobody() -> None:
     assert not only(again, commands.DeleteFiles)
 
 
+@pytest.mark.parametrize(
+    ("status", "kept"), [(JobStatus.SUSPENDED, (1,)), (JobStatus.FINISHED, ())]
+)
+@pytest.mark.parametrize("asked_again", [False, True])
+def test_a_pointer_in_doubt_outlives_the_job_as_others_do(
+    status: JobStatus, kept: tuple[int, ...], *, asked_again: bool
+) -> None:
+    world = started(TOLERANT, holds=[commands.AddPointer])
+    world.advance(0)
+    world.acknowledge(1)
+    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
+    world.release(commands.AddPointer, error=unknown)
+    if asked_again:
+        world.advance(1_000)
+    given = world.send(events.JobEnded(status))
+    if asked_again:
+        given = world.release(commands.AddPointer, error=unknown)
+    assert given[-1] == commands.ForgetPointers(status, tuple(map(CheckpointId, kept)))
+
+
 def test_a_pointer_of_unknown_outcome_is_added_again_until_it_is_known() -> None:
     world = started(holds=[commands.AddPointer])
     world.advance(0)

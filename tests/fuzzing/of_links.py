@@ -108,7 +108,7 @@ class _Loop:
     def time(self) -> float:
         return 0.0
 
-    def call_later(self, after_s: float, call: Callable[[], None]) -> _Timer:
+    def call_at(self, when_s: float, call: Callable[[], None]) -> _Timer:
         return _Timer()
 
 

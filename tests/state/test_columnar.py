@@ -365,7 +365,9 @@ NESTED = [
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
-@pytest.mark.parametrize(("arrow", "value", "change"), NESTED, ids=str)
+@pytest.mark.parametrize(
+    ("arrow", "value", "change"), NESTED, ids=[str(arrow) for arrow, _, _ in NESTED]
+)
 def test_a_value_that_changes_in_place_after_the_barrier_is_written_as_it_was(
     arrow: pa.DataType, value: Any, change: Callable[[Any], None], packed: bool
 ) -> None:

@@ -92,7 +92,8 @@ class Ending:
         """Once nobody goes on with the job, only what its kept checkpoints name is of use."""
         retained = self._checkpoints.retained
         pointers = {pointer.checkpoint for pointer in self._leadership.completed}
-        over = ended is not None and ended.status.is_terminal and not self._leadership.is_lost
+        known = not (self._leadership.is_lost or self._leadership.in_doubt)
+        over = ended is not None and ended.status.is_terminal and known
         # A snapshot that the job started from is kept, though no pointer of this job names it. A
         # pointer to one that could not be read stands, and nobody knows which files it needs.
         if over and pointers <= {one.checkpoint for one in retained}:

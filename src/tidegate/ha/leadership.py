@@ -249,6 +249,11 @@ class Leadership:
     def is_lost(self) -> bool:
         return self._lost.is_set()
 
+    @property
+    def in_doubt(self) -> bool:
+        """True if nobody knows whether the latest record stands, with what it names."""
+        return self._pending is not None
+
     async def lost(self) -> None:
         """Returns once another process is known to lead the job."""
         await self._lost.wait()

@@ -275,6 +275,7 @@ class CheckpointCoordinator:
         self._reports.job_ended()
         self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
         if (doubtful := self._finisher.doubtful()) is not None:
+            self._disposal.doubted(self._finisher.in_question)
             self._abort(doubtful, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, keep=True)
         if (request := self._triggers.end()) is not None:
             self._fail(request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
@@ -518,6 +519,8 @@ class CheckpointCoordinator:
             return
         # A later refusal, as of a deposed leader, says nothing of the first try.
         keep = event.outcome_unknown or self._finisher.may_stand
+        if keep:
+            self._disposal.doubted(self._finisher.in_question)
         self._finish_failed(event.checkpoint, Stage.ADDING, event.error, keep=keep)
 
     def _finish_failed(

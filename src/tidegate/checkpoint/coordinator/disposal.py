@@ -64,6 +64,7 @@ class Disposal:
         self._dropped: list[CompletedCheckpoint] = []
         self._swept_below = Attempt(0)
         self._ends: JobStatus | None = None
+        self._in_doubt: CompletedCheckpoint | None = None
         self._answered = False
         self._releases_all = False
 
@@ -194,12 +195,23 @@ class Disposal:
         self._ends = status
         # Nobody may go on from an older one: what came up to the newest is committed. A snapshot
         # that the job started from stays its owner's, but is none of the job's any more.
-        outlived = self._completed.latest is newest
-        if not outlived:
-            return ForgetPointers(status, ())
-        # Somebody may mend what was damaged at the start: until then it is the newest all the same.
-        kept = (one.checkpoint for one in self._completed.retained)
-        return ForgetPointers(status, (*kept, *self._completed.damaged))
+        kept: list[CheckpointId] = []
+        if self._completed.latest is newest:
+            # Somebody may mend what was damaged at the start: it is the newest all the same.
+            own = (one.checkpoint for one in self._completed.retained)
+            kept = [*own, *self._completed.damaged]
+        if self._in_doubt is not None and self._in_doubt.discarded_on(status):
+            self._in_doubt = None
+        if self._in_doubt is not None:
+            kept.append(self._in_doubt.checkpoint)
+        return ForgetPointers(status, tuple(kept))
+
+    def doubted(self, completed: CompletedCheckpoint) -> None:
+        """The job ends, and nobody knows whether the pointer of its newest checkpoint stands.
+
+        If it does, it outlives the job as others do: whoever goes on may find it first.
+        """
+        self._in_doubt = completed
 
     def forgotten(self) -> list[DiscardCheckpoint | DeleteFiles]:
         """The pointers of what does not outlive the job are gone."""
@@ -219,7 +231,9 @@ class Disposal:
         """Delete what checkpoints shared that were given up, for none will follow them."""
         if not self._releases_all:
             return []
-        released = self._registry.release_all_but(c.metadata for c in self._completed.retained)
+        doubted = () if self._in_doubt is None else (self._in_doubt,)
+        kept = (*self._completed.retained, *doubted)
+        released = self._registry.release_all_but(each.metadata for each in kept)
         return [DeleteFiles(tuple(released))] if released else []
 
     def cleaned(self, checkpoint: CheckpointId) -> None:

@@ -141,6 +141,12 @@ class Finisher:
         current.again_ms = None
         return self._add(current.finished.completed)
 
+    @property
+    def in_question(self) -> CompletedCheckpoint:
+        """The checkpoint whose pointer is being added."""
+        assert self._current is not None and self._current.finished is not None, "none is"
+        return self._current.finished.completed
+
     def doubtful(self) -> PendingCheckpoint | None:
         """The checkpoint whose pointer would be added again; None while an answer is awaited."""
         return None if self.again_ms is None or self._current is None else self._current.pending
