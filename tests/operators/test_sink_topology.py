@@ -50,8 +50,8 @@ class Texts:
         self.closed += 1
 
 
-def messages(*texts: str, subtask: int = 0) -> list[CommittableMessage]:
-    return [CommittableMessage(text.encode(), subtask) for text in texts]
+def messages(*texts: str, subtask: int = 0, checkpoint: int = 0) -> list[CommittableMessage]:
+    return [CommittableMessage(text.encode(), subtask, checkpoint) for text in texts]
 
 
 def test_a_writer_hands_on_what_belongs_before_the_barrier(world: World) -> None:
@@ -62,12 +62,13 @@ def test_a_writer_hands_on_what_belongs_before_the_barrier(world: World) -> None
     step.rows("a", "b")
     assert step.out.values == []
     taken = step.snapshot(1).lists[0]
-    assert step.out.values == messages("a", "b", subtask=3)
+    handed_on = messages("a", "b", subtask=3, checkpoint=1)
+    assert step.out.values == handed_on
     assert taken == {"SinkWriterState": [b"at 1"]}
     step.rows("c")
     step.finish()
     step.snapshot(2)
-    assert step.out.values == messages("a", "b", "c", subtask=3)
+    assert step.out.values == [*handed_on, *messages("c", subtask=3, checkpoint=2)]
     step.operator.close()
     assert sink.closed == 1
 
@@ -129,6 +130,19 @@ def test_all_that_came_for_a_checkpoint_is_committed_by_one_call(world: World) -
     step.complete(2)
     assert sink.calls[1:] == [[b"d"]]
     assert step.out.values == [*messages("a", "b"), *messages("c", subtask=1), *messages("d")]
+
+
+def test_what_comes_ahead_of_its_checkpoint_waits_for_it(world: World) -> None:
+    """At least once, the barriers of several writers are not aligned."""
+    sink = Texts()
+    step = Hosted(CommitterOperator(sink.committer), world)
+    step.rows(*messages("first", checkpoint=1), *messages("ahead", subtask=1, checkpoint=2))
+    assert step.snapshot(1).lists[0]["SinkCommittables"] == [(1, b"first")]
+    step.complete(1)
+    assert sink.calls == [[b"first"]]
+    assert step.snapshot(2).lists[0]["SinkCommittables"] == [(2, b"ahead")]
+    step.complete(2)
+    assert sink.calls[1:] == [[b"ahead"]]
 
 
 def test_what_a_restored_checkpoint_holds_is_committed_first(world: World) -> None:

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 @frozen
 class CommittableMessage:
-    """A committable for the committer. subtask: its writer's."""
+    """A committable for the committer. subtask: its writer's.
+
+    checkpoint: the first that may commit it; 0 for whichever comes next. Where barriers do not
+    align, it may come before the barrier of an earlier one.
+    """
 
     committable: bytes
     subtask: int
+    checkpoint: int = 0
 
 
 @frozen

@@ -50,6 +50,7 @@ class SinkWriterOperator(SinkHost):
         self.declare(context)
         self._durability = Durability()
         self._finished = False
+        self._behind = 0
         self._writer = self._sink.writer(SinkWriterContext(context), self._state.get())
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
@@ -57,20 +58,21 @@ class SinkWriterOperator(SinkHost):
         return None if waiting is None else iter((waiting,))
 
     def finish(self, out: Output) -> Steps | None:
-        self._hand_on(out, end_of_input=True)
+        self._hand_on(out, self._behind + 1, end_of_input=True)
         self._finished = True
         return None if self._context.info.checkpointing else iter((AllOf(self._durability.left()),))
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
+        self._behind = checkpoint
         if not self._finished:
-            self._hand_on(out, end_of_input=False)
+            self._hand_on(out, checkpoint, end_of_input=False)
 
-    def _hand_on(self, out: Output, *, end_of_input: bool) -> None:
+    def _hand_on(self, out: Output, checkpoint: int, *, end_of_input: bool) -> None:
         prepared = prepared_by(
             self._writer, self._context, self._durability, end_of_input=end_of_input
         )
         subtask = self._context.info.subtask
-        out.emit(RowBatch([CommittableMessage(each, subtask) for each in prepared]))
+        out.emit(RowBatch([CommittableMessage(each, subtask, checkpoint) for each in prepared]))
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
         self._state.update(self._writer.snapshot(context.checkpoint))
@@ -93,7 +95,7 @@ class CommitterOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self.declare(context)
-        self._taken: list[bytes] = []
+        self._taken: list[CommittableMessage] = []
         self._commits = Commits(context, self.committer(), self._state.get())
         self._commits.recover(lambda: None)
 
@@ -107,7 +109,7 @@ class CommitterOperator(Operator):
                     remedy="Give committables on as they come, or make new ones in "
                     "add_pre_commit_topology.",
                 )
-            self._taken.append(message.committable)
+            self._taken.append(message)
         out.emit(batch)
 
     def finish(self, out: Output) -> Steps | None:
@@ -116,15 +118,15 @@ class CommitterOperator(Operator):
         return iter((self._commit_without_checkpoint(),))
 
     async def _commit_without_checkpoint(self) -> None:
-        self._cut(CheckpointId(0))
+        self._commits.add(CheckpointId(0), [each.committable for each in self._taken])
+        self._taken = []
         await self._commits.commit_all()
 
-    def _cut(self, checkpoint: CheckpointId) -> None:
-        self._commits.add(checkpoint, self._taken)
-        self._taken = []
-
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        self._cut(context.checkpoint)
+        due = [each.committable for each in self._taken if each.checkpoint <= context.checkpoint]
+        # What its writer has cut for a later one may not be durable when this one is complete.
+        self._taken = [each for each in self._taken if each.checkpoint > context.checkpoint]
+        self._commits.add(context.checkpoint, due)
         self._state.update(self._commits.elements())
         # So that once a checkpoint after the restore is complete, nothing older is needed.
         recovered = self._commits.recovered
