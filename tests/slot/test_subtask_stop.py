@@ -11,12 +11,13 @@ from tests.worlds.subtask import (
     barrier,
     rows,
 )
-from tidegate.api.operator import Polled
+from tidegate.api.operator import Output, Polled, Steps
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import ExecutionState
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     Barrier,
+    Batch,
     CheckpointOptions,
     EndOfData,
     EndOfPartition,
@@ -176,3 +177,26 @@ def test_events_of_a_coordinator_change_nothing_behind_a_stop() -> None:
     world.subtask.event(OperatorId(bytes([0]) * 16), OperatorEvent("splits"))
     world.run()
     assert world.sent[0] == sent
+
+
+def test_a_stop_that_was_given_up_behind_an_earlier_cut_stops_nobody() -> None:
+    class Slow(Recorder):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            return self._slowly(batch, out)
+
+        def _slowly(self, batch: Batch, out: Output) -> Steps:
+            yield self  # type: ignore[misc]  # the world's waits are ended by hand
+            out.emit(batch)
+
+    world = World(ScriptedSource("source", [], ["a"]), Slow("slow", []), inputs=0).start()
+    world.subtask.trigger(barrier(6))
+    world.subtask.trigger(stopping(SnapshotKind.SUSPEND))
+    world.run()
+    world.subtask.abort(CheckpointId(7), None)
+    world.waits.pop()()  # type: ignore[operator]
+    world.run()
+    world.subtask.trigger(barrier(8))
+    world.run()
+    assert world.checkpoints_cut == [6, 8]
+    world.subtask.complete(CheckpointId(8), None)
+    assert world.states[-1] is ExecutionState.FINISHED

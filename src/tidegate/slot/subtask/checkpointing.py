@@ -119,6 +119,10 @@ class Cutting:
         if self._under_way is not None:
             self._given_up.add(checkpoint)
 
+    def is_given_up(self, checkpoint: CheckpointId) -> bool:
+        """True if it was given up while an earlier one was cut."""
+        return checkpoint in self._given_up
+
     def forget(self) -> None:
         """Nothing is left to be cut that could have been given up."""
         self._given_up.clear()
@@ -303,7 +307,8 @@ class Checkpointing:
             case Unblock(channels):
                 self._gate.unblock(channels)
             case Snapshot(barrier, alignment_ms):
-                self._ending.stop_at(barrier)
+                if not self._cutting.is_given_up(barrier.checkpoint):
+                    self._ending.stop_at(barrier)
                 self._cutting.begin(barrier, alignment_ms)
                 self._go_on_cutting()
             case Persist(checkpoint, channels):
