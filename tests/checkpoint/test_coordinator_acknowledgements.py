@@ -289,13 +289,15 @@ def test_metadata_written_for_a_checkpoint_that_was_given_up_is_deleted() -> Non
     ]
 
 
+UNKNOWN = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
+
+
 def test_an_unknown_outcome_deletes_nothing_and_tells_nobody() -> None:
     world = started(TOLERANT, holds=[commands.AddPointer])
     world.states = {world.subtask("source"): keyed_state("/chk-1/a")}
     world.advance(0)
     world.acknowledge(1)
-    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
-    assert world.release(commands.AddPointer, error=unknown) == []
+    assert world.release(commands.AddPointer, error=UNKNOWN) == []
     given = world.send(events.JobEnded(JobStatus.CANCELED))
     assert [type(each) for each in given] == [commands.CheckpointEnded, commands.ForgetPointers]
     again = world.acknowledge(1, world.subtask("source"))
@@ -312,13 +314,12 @@ def test_a_pointer_in_doubt_outlives_the_job_as_others_do(
     world = started(TOLERANT, holds=[commands.AddPointer])
     world.advance(0)
     world.acknowledge(1)
-    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
-    world.release(commands.AddPointer, error=unknown)
+    world.release(commands.AddPointer, error=UNKNOWN)
     if asked_again:
         world.advance(1_000)
     given = world.send(events.JobEnded(status))
     if asked_again:
-        given = world.release(commands.AddPointer, error=unknown)
+        given = world.release(commands.AddPointer, error=UNKNOWN)
     assert given[-1] == commands.ForgetPointers(status, tuple(map(CheckpointId, kept)))
 
 
@@ -326,9 +327,8 @@ def test_a_pointer_of_unknown_outcome_is_added_again_until_it_is_known() -> None
     world = started(holds=[commands.AddPointer])
     world.advance(0)
     world.acknowledge(1)
-    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
     for wait_ms in (1_000, 2_000, 4_000, 8_000, 10_000, 10_000):
-        assert world.release(commands.AddPointer, error=unknown) == []
+        assert world.release(commands.AddPointer, error=UNKNOWN) == []
         assert world.advance(wait_ms - 1) == [] and not world.coordinator.settled
         (again,) = world.advance(1)
         assert again == commands.AddPointer(CheckpointId(1), "/chk-1", (CheckpointId(1),))
@@ -344,8 +344,7 @@ def test_a_refusal_behind_an_unknown_outcome_deletes_nothing() -> None:
     world.states = {world.subtask("source"): keyed_state("/chk-1/a")}
     world.advance(0)
     world.acknowledge(1)
-    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
-    world.release(commands.AddPointer, error=unknown)
+    world.release(commands.AddPointer, error=UNKNOWN)
     world.advance(1_000)
     refused = events.PointerFailed(CheckpointId(1), LeadershipLost("another one leads"))
     given = world.release(commands.AddPointer, error=refused)
@@ -359,8 +358,7 @@ def test_a_job_that_ends_adds_no_pointer_again() -> None:
     world.advance(0)
     world.acknowledge(1)
     world.send(events.JobEnded(JobStatus.CANCELED))
-    unknown = events.PointerFailed(CheckpointId(1), TidegateError("?"), outcome_unknown=True)
-    given = world.release(commands.AddPointer, error=unknown)
+    given = world.release(commands.AddPointer, error=UNKNOWN)
     assert [type(each) for each in given] == [commands.CheckpointEnded, commands.ForgetPointers]
     assert world.coordinator.ended and world.coordinator.wake_at_ms is None
 

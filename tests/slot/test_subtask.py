@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.worlds.subtask import (
     Recorder,
     ScriptedSource,
+    Slow,
     World,
     barrier,
     rows,
@@ -119,14 +120,6 @@ def test_the_barrier_waits_until_what_was_held_back_has_gone_through_a_slow_chai
         def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
             out.emit(rows("held"))
 
-    class Slow(Recorder):
-        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-            return self._slowly(batch, out)
-
-        def _slowly(self, batch: Batch, out: Output) -> Steps:
-            yield self  # type: ignore[misc]  # the world's waits are ended by hand
-            out.emit(batch)
-
     log: list[str] = []
     world = World(Late("late", log), Slow("slow", log)).start()
     world.put(0, barrier(1)).run()
@@ -138,14 +131,6 @@ def test_the_barrier_waits_until_what_was_held_back_has_gone_through_a_slow_chai
 
 
 def test_a_cut_that_waits_for_a_busy_chain_is_not_made_once_it_is_given_up() -> None:
-    class Slow(Recorder):
-        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-            return self._slowly(batch, out)
-
-        def _slowly(self, batch: Batch, out: Output) -> Steps:
-            yield self  # type: ignore[misc]  # the world's waits are ended by hand
-            out.emit(batch)
-
     log: list[str] = []
     source = ScriptedSource("source", [], ["row", Polled.NOTHING])
     world = World(source, Slow("slow", log), inputs=0).start()

@@ -7,17 +7,17 @@ from tests.worlds.subtask import (
     WITHOUT_CHECKPOINTS,
     Recorder,
     ScriptedSource,
+    Slow,
     World,
     barrier,
     rows,
 )
-from tidegate.api.operator import Output, Polled, Steps
+from tidegate.api.operator import Polled
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import ExecutionState
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     Barrier,
-    Batch,
     CheckpointOptions,
     EndOfData,
     EndOfPartition,
@@ -180,14 +180,6 @@ def test_events_of_a_coordinator_change_nothing_behind_a_stop() -> None:
 
 
 def test_a_stop_that_was_given_up_behind_an_earlier_cut_stops_nobody() -> None:
-    class Slow(Recorder):
-        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-            return self._slowly(batch, out)
-
-        def _slowly(self, batch: Batch, out: Output) -> Steps:
-            yield self  # type: ignore[misc]  # the world's waits are ended by hand
-            out.emit(batch)
-
     world = World(ScriptedSource("source", [], ["a"]), Slow("slow", []), inputs=0).start()
     world.subtask.trigger(barrier(6))
     world.subtask.trigger(stopping(SnapshotKind.SUSPEND))

@@ -104,6 +104,17 @@ class Recorder(Operator):
         self.log.append(f"{self.name}: close")
 
 
+class Slow(Recorder):
+    """Emits a batch once the wait of the world that it begins is ended by hand."""
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        return self._slowly(batch, out)
+
+    def _slowly(self, batch: Batch, out: Output) -> Steps:
+        yield self  # type: ignore[misc]
+        out.emit(batch)
+
+
 class ScriptedSource(Recorder, SourceOperator):
     """Emits what it is given; NOTHING where the script says so, END after it."""
 

@@ -137,9 +137,8 @@ class Finisher:
     def add_again(self) -> AddPointer:
         current = self._current
         assert current is not None and current.again_ms is not None, "no pointer is in doubt"
-        assert current.finished is not None, "the metadata comes first"
         current.again_ms = None
-        return self._add(current.finished.completed)
+        return self._add(self.in_question)
 
     @property
     def in_question(self) -> CompletedCheckpoint:
