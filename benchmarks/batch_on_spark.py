@@ -1,20 +1,21 @@
-"""A batch on Spark beside Spark's own: python -m benchmarks.batch_on_spark.
+"""A batch on Spark beside Spark's own.
 
 Count and sum of each key, over Parquet files. By a function in Python that is given one row after
 the other: as stages of Tidegate, and by `groupBy().applyInPandas` with the same loop, each with a
 result for each row. By declared aggregates, with a row for each key at the end: Tidegate's, from
-files and from a DataFrame, and Spark's native `groupBy().agg()`. Each run has a process and a
-session of its own with two cores; seconds are those of the job alone, and contenders take turns.
-Beside them stands the memory of the largest of Spark's Python workers: `--keys 1` shows that it
-does not hold the rows of a key.
+files and from a DataFrame, and Spark's native `groupBy().agg()`. Each run has a session of its own
+with two cores; seconds are those of the job alone. Guards: `BESIDE`. Beside them stands the memory
+of the largest of Spark's Python workers, which does not hold the rows of a key; to see that, or
+more rows:
+
+    python -m benchmarks.batch_on_spark process --rows 20_000_000 --keys 1
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -29,22 +30,47 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.beside_spark import BesideSpark
+from benchmarks.measure import Contender, interleaved
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.console import Console
 
 CORES = 2
 FILES = 8
-LIMIT_S = 3_600
-CONTENDERS = ("tidegate", "applyInPandas", "declared", "declared of a frame", "native")
-RATIOS = (
-    ("tidegate", "applyInPandas"),
-    ("declared", "native"),
-    ("declared of a frame", "native"),
+ROWS = 10_000_000
+KEYS = 1_000_000
+PARALLELISM = 8
+LIMIT_S = 600
+BESIDE = BesideSpark(
+    f"Batch, {ROWS:,} rows in Parquet, {KEYS:,} keys",
+    "batch-on-spark.jsonl",
+    {
+        "process": ("applyInPandas", 3.0),
+        "declared": ("groupBy().agg()", 0.7),
+        "declared, of a DataFrame": ("groupBy().agg()", 0.7),
+    },
 )
 
 
+def main(console: Console, rounds: int, only: str, scale: float) -> bool:
+    """Run all, print the table, keep the result; whether the floors hold."""
+    rows = int(ROWS * scale)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        write_rows(Path(folder), rows, KEYS)
+        program = (sys.executable, "-m", "benchmarks.batch_on_spark")
+        given = ("--rows", str(rows), "--folder", folder)
+        contenders = [
+            Contender(name, (*program, name, *given), limit_s=LIMIT_S * max(1, scale))
+            for name in RUNS
+            if only in name
+        ]
+        results = interleaved(contenders, rounds, console)
+    return BESIDE.report(console, results, rounds, only, scale)
+
+
 def write_rows(folder: Path, rows: int, keys: int) -> None:
-    folder.mkdir(parents=True)
     for file in range(FILES):
         draw, count = np.random.default_rng(file), rows // FILES
         columns = {"key": draw.integers(0, keys, count), "value": draw.integers(0, 1_000, count)}
@@ -213,60 +239,38 @@ def apply_in_pandas(folder: str, parallelism: int, taken: Taken) -> None:
         made.write.format("noop").mode("overwrite").save()
 
 
-def main() -> None:
+RUNS = {
+    "process": tidegate,
+    "applyInPandas": apply_in_pandas,
+    "declared": declared,
+    "declared, of a DataFrame": partial(declared, of_a_frame=True),
+    "groupBy().agg()": native,
+}
+
+
+def run() -> None:
+    """Run one of them once, and print its result line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--parallelism", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("name", choices=RUNS)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--keys", type=int, default=KEYS)
+    parser.add_argument("--parallelism", type=int, default=PARALLELISM)
     parser.add_argument("--folder", help="with the rows, if they are written already")
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
-    parser.add_argument("--only", choices=CONTENDERS, help="run one once, and print its seconds")
     args = parser.parse_args()
-    if args.only:
-        runs = (tidegate, apply_in_pandas, declared, partial(declared, of_a_frame=True), native)
-        run = dict(zip(CONTENDERS, runs, strict=True))[args.only]
-        taken = Taken()
-        run(args.folder, args.parallelism, taken)
-        print(f"took {taken.seconds:.2f} {taken.processor_seconds:.2f} {taken.worker_mb:.0f}")
-        return
+    taken = Taken()
     with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
-        folder = args.folder or f"{made}/rows"
-        if not args.folder:
-            write_rows(Path(folder), args.rows, args.keys)
-        taken: dict[str, list[tuple[float, float]]] = {each: [] for each in args.contenders}
-        for number in range(args.rounds):
-            for contender in args.contenders:
-                load = os.getloadavg()[0]
-                seconds, of_processors, mb = alone(contender, folder, args.parallelism)
-                taken[contender].append((seconds, of_processors))
-                print(
-                    f"round {number + 1}  {contender:20} {seconds:8.1f} s  {of_processors:8.1f} "
-                    f"processor s, a worker {mb:6,.0f} MB  (load before {load:.1f})",
-                    flush=True,
-                )
-    print(f"{args.rows:,} rows, {args.keys:,} keys; seconds, and seconds of processors")
-    for own, other in RATIOS:
-        if own in taken and other in taken:
-            for at in range(2):
-                ours, theirs = (
-                    statistics.median(each[at] for each in taken[name]) for name in (own, other)
-                )
-                print(f"{own} {ours:.1f} s, {other} {theirs:.1f} s: {theirs / ours:.2f}×")
-
-
-def alone(contender: str, folder: str, parallelism: int) -> tuple[float, float, float]:
-    asked = ["--only", contender, "--folder", folder, "--parallelism", str(parallelism)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.batch_on_spark", *asked],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=LIMIT_S,
-        check=True,
-    )
-    seconds, of_processors, worker_mb = map(float, ran.stdout.split("took ")[1].split())
-    return seconds, of_processors, worker_mb
+        if args.folder is None:
+            write_rows(Path(made), args.rows, args.keys)
+        RUNS[args.name](args.folder or made, args.parallelism, taken)
+    result = {
+        "system": args.name,
+        "records_per_s": args.rows / taken.seconds,
+        "seconds": taken.seconds,
+        "processor_ns": 1e9 * taken.processor_seconds / args.rows,
+        "worker_mb": taken.worker_mb,
+    }
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":
-    main()
+    run()

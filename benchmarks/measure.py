@@ -31,11 +31,13 @@ class Contender:
     """A program whose last line `{"system": …, "records_per_s": …}` is its result.
 
     rounds_max: of a program that takes long and is far from all others, so many runs are enough.
+    limit_s: after which a run has failed.
     """
 
     name: str
     command: tuple[str, ...]
     rounds_max: int | None = None
+    limit_s: float = LIMIT_S
 
 
 Runs = dict[str, list[dict]]
@@ -99,10 +101,14 @@ def run_once(contender: Contender, console: Console) -> dict | None:
     before_ms = calibration_ms()
     try:
         run = subprocess.run(
-            contender.command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
+            contender.command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=contender.limit_s,
         )
     except subprocess.TimeoutExpired:
-        console.print(f"{contender.name}: no result within {LIMIT_S} s", style="red")
+        console.print(f"{contender.name}: no result within {contender.limit_s:g} s", style="red")
         return None
     lines = [line for line in run.stdout.splitlines() if line.startswith('{"system"')]
     if run.returncode or not lines:

@@ -1,16 +1,18 @@
-"""Micro-batches beside Spark's own stateful function: python -m benchmarks.micro_batches.
+"""Micro-batches beside Spark's own stateful function.
 
 W1 under Structured Streaming, a running count and sum of each key, an output for each row: Arrow
 steps of Tidegate in `foreachBatch`, and `transformWithStateInPandas` over the same Parquet files,
-one file a trigger. Each run has a process and a session of its own with two cores; contenders take
-turns. Figures are the medians of the batches behind the first two.
+one file a trigger. Each run has a session of its own with two cores. Figures are the medians of the
+batches behind the first two. Guards: `BESIDE`.
+
+    python -m benchmarks.micro_batches tidegate --keys 1_000_000
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,17 +22,47 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.beside_spark import BesideSpark
+from benchmarks.measure import Contender, interleaved
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from rich.console import Console
 
 CORES = 2
 WARM_UP = 2
-LIMIT_S = 3_600
+ROWS = 1_000_000
+BATCHES = 6
+LIMIT_S = 900
 SCHEMA = "key bigint, value bigint"
 RESULT = "key bigint, value bigint, count bigint, total bigint"
+SIZES = {10_000: None, 100_000: 1}
+"""Keys, and how often they are run at most: with many, Spark's own needs minutes."""
+
+
+def main(console: Console, rounds: int, only: str, scale: float) -> bool:
+    """Run all, print the table, keep the result; whether the floor holds."""
+    rows = int(ROWS * scale)
+    program = (sys.executable, "-m", "benchmarks.micro_batches")
+    contenders = [
+        Contender(
+            named(name, keys),
+            (*program, name, "--rows", str(rows), "--keys", str(keys)),
+            rounds_max=rounds_max,
+            limit_s=LIMIT_S * max(1, scale),
+        )
+        for keys, rounds_max in SIZES.items()
+        for name in CONTENDERS
+    ]
+    results = interleaved([one for one in contenders if only in one.name], rounds, console)
+    return BESIDE.report(console, results, rounds, only, scale)
+
+
+def named(contender: str, keys: int) -> str:
+    return f"{contender}, {keys:,} keys"
 
 
 def write_rows(folder: Path, batches: int, rows: int, keys: int) -> None:
@@ -115,64 +147,40 @@ CONTENDERS: dict[str, Callable[[DataFrame, str, int], StreamingQuery]] = {
     "tidegate": tidegate,
     "transformWithStateInPandas": transform_with_state,
 }
+BESIDE = BesideSpark(
+    f"Micro-batches of {ROWS:,} rows",
+    "micro-batches.jsonl",
+    {named("tidegate", keys): (named("transformWithStateInPandas", keys), 5.0) for keys in SIZES},
+)
 
 
-def run(contender: str, rows_in: str, batches: int, parallelism: int) -> float:
+def run() -> None:
+    """Run one of them once, and print its result line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=CONTENDERS)
+    parser.add_argument("--rows", type=int, default=ROWS, help="of a batch")
+    parser.add_argument("--keys", type=int, default=min(SIZES))
+    parser.add_argument("--batches", type=int, default=BATCHES)
+    parser.add_argument("--parallelism", type=int, default=CORES)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        write_rows(Path(folder, "rows"), args.batches, args.rows, args.keys)
+        seconds = batch_seconds(args.name, folder, args.batches, args.parallelism)
+    result = {"system": args.name, "records_per_s": args.rows / seconds, "seconds": seconds}
+    print(json.dumps(result))
+
+
+def batch_seconds(contender: str, folder: str, batches: int, parallelism: int) -> float:
     """The median of the batches' seconds."""
     spark = session(parallelism)
-    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(rows_in)
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        query = CONTENDERS[contender](rows, folder, parallelism)
-        query.processAllAvailable()
-        took = [each["batchDuration"] / 1_000 for each in query.recentProgress]
-        seen = [each["numInputRows"] for each in query.recentProgress]
-        query.stop()
-    with_rows = [s for s, count in zip(took, seen, strict=True) if count]
-    assert len(with_rows) == batches, f"{len(with_rows)} batches of {batches} have rows"
-    return statistics.median(with_rows[WARM_UP:])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of a batch")
-    parser.add_argument("--keys", type=int, default=10_000)
-    parser.add_argument("--batches", type=int, default=8)
-    parser.add_argument("--parallelism", type=int, default=CORES)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", help="with the rows, if they are written already")
-    parser.add_argument("--only", choices=list(CONTENDERS), help="run one once")
-    args = parser.parse_args()
-    if args.only:
-        print(f"seconds {run(args.only, args.folder, args.batches, args.parallelism):.3f}")
-        return
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
-        folder = f"{made}/rows"
-        write_rows(Path(folder), args.batches, args.rows, args.keys)
-        seconds: dict[str, list[float]] = {each: [] for each in CONTENDERS}
-        for number in range(args.rounds):
-            for contender in CONTENDERS:
-                took = alone(contender, folder, args.batches, args.parallelism)
-                seconds[contender].append(took)
-                print(f"round {number + 1}  {contender:28} {took:8.2f} s a batch", flush=True)
-    own, other = (statistics.median(seconds[each]) for each in CONTENDERS)
-    print(
-        f"batches of {args.rows:,} rows, {args.keys:,} keys: {own:.2f} s and {other:.2f} s, "
-        f"{other / own:.2f}×"
-    )
-
-
-def alone(contender: str, folder: str, batches: int, parallelism: int) -> float:
-    asked = ["--only", contender, "--folder", folder]
-    asked += ["--batches", str(batches), "--parallelism", str(parallelism)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.micro_batches", *asked],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=LIMIT_S,
-        check=True,
-    )
-    return float(ran.stdout.split("seconds ")[1])
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    query = CONTENDERS[contender](rows.parquet(f"{folder}/rows"), folder, parallelism)
+    query.processAllAvailable()
+    progress = [each for each in query.recentProgress if each["numInputRows"]]
+    query.stop()
+    assert len(progress) == batches, f"{len(progress)} batches of {batches} have rows"
+    return statistics.median(each["batchDuration"] / 1_000 for each in progress[WARM_UP:])
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import first_program, many_keys, recovery, w1, w1_rocksdb, w2, w4
+from benchmarks import (
+    batch_on_spark,
+    first_program,
+    many_keys,
+    micro_batches,
+    recovery,
+    w1,
+    w1_rocksdb,
+    w2,
+    w4,
+)
 from benchmarks.comparison import FLINK, JVM, ON_SPARK, PYTHON, Comparison, bases
 from benchmarks.kafka_latency import comparison as kafka_latency
 from benchmarks.measure import RESULTS, ROOT
@@ -178,6 +188,7 @@ class Page:
         """Writes the plots, and returns the page."""
         parts: list[tuple[str, Callable[[], list[str]]]] = [
             ("Rates beside Flink and PyFlink", self.rates),
+            ("Batch and micro-batches beside Spark's own", self.beside_spark),
             ("Nexmark", self.nexmark),
             ("Latency", self.latency),
             ("Back after a kill", self.recovery),
@@ -238,6 +249,28 @@ class Page:
             *self.plot("rates", shown, words),
             *lines,
         ]
+
+    def beside_spark(self) -> list[str]:
+        lines = [
+            "A running count and sum by key, or those of each key at the end, in a batch over "
+            "Spark's own shuffle and in micro-batches of Structured Streaming.",
+            "",
+        ]
+        for beside in (batch_on_spark.BESIDE, micro_batches.BESIDE):
+            session, told = self.session(beside.file.removesuffix(".jsonl"))
+            lines += [f"### {beside.title}", "", *told]
+            if session is None:
+                continue
+            rates, costs = session.numbers("medians"), session.numbers("processor_ns")
+            rows = []
+            for name, rate in rates.items():
+                cost = f"{costs[name]:,.0f}" if name in costs else ""
+                times, due = beside.ratio(name, rates) or (None, None)
+                ratio = "" if times is None else f"{times:.3g}"
+                held = floor(due, times is not None and due is not None and times >= due)
+                rows.append([name, rate_of(rate), cost, ratio, held])
+            lines += table(["", "rows/s", "processor ns each", "× Spark's own", "floor"], rows)
+        return lines
 
     def nexmark(self) -> list[str]:
         session, told = self.session("nexmark")

@@ -12,6 +12,7 @@ from functools import partial
 from rich.console import Console
 
 from benchmarks import (
+    batch_on_spark,
     changelog,
     checkpoint_loss,
     faults,
@@ -19,6 +20,7 @@ from benchmarks import (
     increments,
     links,
     many_keys,
+    micro_batches,
     million_keys,
     recovery,
     rocksdb_state,
@@ -42,6 +44,8 @@ BENCHMARKS = {
     "checkpoint-loss": checkpoint_loss.main,
     "million-keys": million_keys.main,
     "many-keys": many_keys.main,
+    "batch-on-spark": batch_on_spark.main,
+    "micro-batches": micro_batches.main,
     "recovery": recovery.main,
     "first-program": first_program.main,
     "kafka-latency": kafka_latency.main,

@@ -48,7 +48,7 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2
 fi
 
 echo "setup: installing the packages and their tools into .venv" >&2
-.venv/bin/python -m pip install --quiet --disable-pip-version-check \
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --use-pep517 \
     --constraint constraints.txt --editable packages/flinkformat --editable '.[dev]'
 echo "$wanted" > "$stamp"
 compile_loops

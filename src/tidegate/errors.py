@@ -36,7 +36,7 @@ Beside ``AssertionError`` (a fault of our own) nothing else leaves the package.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from flinkformat.errors import ConfigError as ConfigError
 from flinkformat.errors import DescribedError, UserError
@@ -75,6 +75,21 @@ def missing_attribute(kind: type, name: str, instead: Mapping[str, str]) -> Attr
         alike = get_close_matches(name, [each for each in dir(kind) if each[0] != "_"], n=1)
         text += f"; did you mean {alike[0]!r}?" if alike else ""
     return AttributeError(text, name=name, obj=None)  # else Python guesses once more
+
+
+class Guiding:
+    """Base of what users hold: asked for a member that it lacks, it says which to take instead.
+
+    _instead: advice, by the name of what is lacking.
+    """
+
+    __slots__ = ()
+    _instead: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(type(self), name, self._instead)
 
 
 class CallInterrupted(BaseException):

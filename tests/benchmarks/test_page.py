@@ -30,6 +30,17 @@ SESSIONS: Mapping[str, Mapping[str, object]] = {
         "quiet_runs": {"tidegate-spark records": 4},
         "runs": {"tidegate-spark records": [{}] * 5},
     },
+    "batch-on-spark": {
+        "medians": {"process": 400e3, "applyInPandas": 80e3, "declared": 1e6},
+        "processor_ns": {"process": 4_460.0},
+    },
+    "micro-batches": {
+        "medians": {
+            "tidegate, 10,000 keys": 1e6,
+            "transformWithStateInPandas, 10,000 keys": 250e3,
+        },
+        "processor_ns": {},
+    },
     "nexmark": {
         "medians": {"q0 records": 400e3, "q0 flink-sql": 1e6, "q1 records": 200e3},
         "processor_ns": {"q0 records": 2_500.0},
@@ -72,6 +83,9 @@ def test_figures_stand_beside_floors_and_peers(results: Path) -> None:
         "| `process`, a generator; on Spark | 2.00 M | 612 | 0.5 | 0.55, **missed** | 400 |"
         in lines
     )
+    assert "| process | 400.0 k | 4,460 | 5 | 3, held |" in lines
+    assert "| declared | 1.00 M |  |  |  |" in lines
+    assert "| tidegate, 10,000 keys | 1.00 M |  | 4 | 5, **missed** |" in lines
     assert "| q0 | 400.0 k |  |  | 1.00 M | 2,500 |  | 0.40 |  |" in lines
     assert f"| {KAFKA} | 61.0 | 200.0 | 230.0 | {LIMITS_MS[KAFKA]:g}, **missed** |" in lines
     assert "| local 10,000 keys | 180 |  | 250, held |" in lines
@@ -91,7 +105,7 @@ def test_what_has_no_whole_session_is_named(results: Path) -> None:
     for file in results.iterdir():
         file.unlink()
     page = made(results)
-    assert page.count("No whole session yet: `make bench ARGS=") == 19
+    assert page.count("No whole session yet: `make bench ARGS=") == 21
     assert "No whole session yet: `make bench ARGS=w1-rocksdb`." in page
     assert not list((results.parent / "assets").iterdir()), "plots of sessions that are gone"
 

@@ -39,6 +39,29 @@ LIMIT_S = 200
     ids=" ".join,
 )
 def test_a_program_that_is_measured_runs(program: tuple[str, ...]) -> None:
+    assert str(result_of(program)["system"]).startswith("tidegate")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "program",
+    [
+        ("batch_on_spark", "process", "--rows", "4000", "--keys", "10"),
+        ("batch_on_spark", "applyInPandas", "--rows", "4000", "--keys", "10"),
+        ("batch_on_spark", "declared, of a DataFrame", "--rows", "4000", "--keys", "10"),
+        ("micro_batches", "tidegate", "--rows", "4000", "--keys", "10", "--batches", "3"),
+        ("micro_batches", "transformWithStateInPandas", "--rows", "40", "--batches", "3"),
+    ],
+    ids=" ".join,
+)
+def test_a_program_beside_sparks_own_runs(program: tuple[str, ...]) -> None:
+    result = result_of(program)
+    assert result["system"] == program[1]
+    assert float(str(result["records_per_s"])) > 0
+
+
+def result_of(program: tuple[str, ...]) -> dict[str, object]:
+    """The result line of a program, which runs in a process of its own."""
     ran = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{program[0]}", *program[1:]],
         cwd=ROOT,
@@ -48,8 +71,8 @@ def test_a_program_that_is_measured_runs(program: tuple[str, ...]) -> None:
         timeout=LIMIT_S,
     )
     assert ran.returncode == 0, ran.stderr
-    result = json.loads(ran.stdout.splitlines()[-1])
-    assert str(result["system"]).startswith("tidegate")
+    result: dict[str, object] = json.loads(ran.stdout.splitlines()[-1])
+    return result
 
 
 def test_pairs_of_two_trees_are_measured_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from flinkformat.frozen import frozen
 from flinkformat.snapshots import SavepointFormatType
-from tidegate.errors import missing_attribute
+from tidegate.errors import Guiding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
@@ -202,18 +202,15 @@ NOT_OF_A_JOB: Final = {
 
 
 @frozen(repr=False)
-class JobExecutionResult:
+class JobExecutionResult(Guiding):
     """End of a job. runtime_ms: from submission to the end. savepoint: that it has ended with."""
+
+    _instead = NOT_OF_A_JOB
 
     job_id: JobId
     runtime_ms: int
     summary: JobSummary | None = None
     savepoint: str | None = None
-
-    if not TYPE_CHECKING:  # a checker should flag what is not there
-
-        def __getattr__(self, name: str) -> object:
-            raise missing_attribute(type(self), name, NOT_OF_A_JOB)
 
     def __repr__(self) -> str:
         told = f"job {self.job_id} ended after {self.runtime_ms / 1_000:.1f} s"

@@ -32,7 +32,7 @@ from tidegate.datastream.program import (
 from tidegate.datastream.settings.configs import CheckpointConfig, ExecutionConfig
 from tidegate.datastream.spark_frames import spark_session
 from tidegate.datastream.steps import ends
-from tidegate.errors import ConfigError, StorageFailed, UserError, missing_attribute
+from tidegate.errors import ConfigError, Guiding, StorageFailed, UserError
 from tidegate.graph.runtime import load_runtime, prepare_local
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
@@ -76,13 +76,15 @@ _INSTEAD: Final = {
 """Calls of PyFlink that are not here."""
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(Guiding):
     """Settings of a job, and the program that it runs.
 
     >>> env = StreamExecutionEnvironment.local()
     >>> env.from_collection(["to be", "or not"]).flat_map(str.split).print()
     >>> env.execute("words")
     """
+
+    _instead = _INSTEAD
 
     def __init__(
         self,
@@ -653,11 +655,6 @@ class StreamExecutionEnvironment:
             NodeKind.SOURCE, name, operator, stateful=True, parallelism_max=parallelism_max
         )
         return DataStream(self, self._program, made, type_info or source.produced_type)
-
-    if not TYPE_CHECKING:  # a checker should flag what is not there
-
-        def __getattr__(self, name: str) -> object:
-            raise missing_attribute(type(self), name, _INSTEAD)
 
     def _translated(
         self, operators: tuple[OperatorTransformation, ...], job_name: str | None

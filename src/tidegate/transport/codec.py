@@ -67,7 +67,7 @@ def decode(data: memoryview) -> Element:
     kind, extra = _KIND.unpack_from(data)
     body = data[_KIND.size :]
     if kind == _ROWS:
-        values, timestamps, keys, groups = _unpickled(body)
+        values, timestamps, keys, groups = unpickled(body)
         return RowBatch(values, timestamps, keys, groups)
     if kind == _COLUMNS:
         return _decode_columns(body, extra)
@@ -129,22 +129,23 @@ def check_batch(data: memoryview) -> None:
 
 def _encode_rows(batch: RowBatch) -> list[Buffer]:
     columns = (batch.values, batch.timestamps_ms, batch.keys, batch.key_groups)
-    return [_KIND.pack(_ROWS, 0), _pickled(columns)]
+    return [_KIND.pack(_ROWS, 0), pickled(columns)]
 
 
-def _pickled(columns: object) -> bytes:
+def pickled(rows: object) -> bytes:
+    """Pickles rows for another process. Raises UserCodeFailed."""
     try:
-        return pickle.dumps(columns, protocol=5)
+        return pickle.dumps(rows, protocol=5)
     except Exception:  # not to be imported elsewhere, or whatever the objects' own hooks raise
-        return _by_value(columns)
+        return _by_value(rows)
 
 
-def _by_value(columns: object) -> bytes:
+def _by_value(rows: object) -> bytes:
     """Pickles by value objects of classes that cannot be imported elsewhere, such as a script's."""
     from tidegate.typeinfo.by_value import pickled_by_value  # 30 ms that only such rows pay for
 
     try:
-        return pickled_by_value(columns)
+        return pickled_by_value(rows)
     except Exception as error:  # whatever the objects' own hooks raise
         raise UserCodeFailed(
             f"a row cannot be sent to another subtask: {type(error).__name__}: {error}",
@@ -152,9 +153,10 @@ def _by_value(columns: object) -> bytes:
         ) from error
 
 
-def _unpickled(body: memoryview) -> tuple[list[object], Times, Keys, Groups]:
+def unpickled(data: bytes | memoryview) -> Any:
+    """Reads what ``pickled`` wrote. Raises UserCodeFailed."""
     try:
-        return loads(body)
+        return loads(data)
     except Exception as error:  # whatever the objects' own hooks raise
         raise UserCodeFailed(
             f"a row cannot be read in this process: {type(error).__name__}: {error}",
@@ -175,14 +177,14 @@ def _encode_columns(batch: ColumnRows) -> list[Buffer]:
     lengths = [len(each) for each in texts]
     form = batch.form
     rows = (len(batch), form.is_tuple, form.names, form.record)
-    side = _pickled((*rows, batch.key_column, batch.width, kinds, lengths))
+    side = pickled((*rows, batch.key_column, batch.width, kinds, lengths))
     parts = [_bytes_of(each) for each in arrays if each is not None and not _is_text(each)]
     return [_KIND.pack(_COLUMNS, len(side)), side, _padding(side), *parts, *texts, *nulls]
 
 
 def _decode_columns(body: memoryview, side_bytes: int) -> ColumnRows:
-    rows, is_tuple, names, record, key_column, width, kinds, text_bytes = cast(
-        "Any", _unpickled(body[:side_bytes])
+    rows, is_tuple, names, record, key_column, width, kinds, text_bytes = unpickled(
+        body[:side_bytes]
     )
     own = [None if kind is None else kind.removeprefix(_NULLABLE) for kind in kinds]
     arrays: list[Any] = []

@@ -17,7 +17,7 @@ from tidegate.api.state.descriptors import (
     ValueStateDescriptor,
     declared,
 )
-from tidegate.errors import UserError, missing_attribute, with_article
+from tidegate.errors import Guiding, UserError, with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -102,18 +102,15 @@ _INSTEAD: Final = {
 """Calls of Flink that are not here."""
 
 
-class RuntimeContext(KeyedStateStore):
+class RuntimeContext(KeyedStateStore, Guiding):
     """Place of a function in the job, and its state. Passed to ``open``."""
+
+    _instead = _INSTEAD
 
     def __init__(self, info: SubtaskInfo, state: OperatorStates, metrics: MetricGroup) -> None:
         self._info = info
         self._state = state
         self._metrics = metrics
-
-    if not TYPE_CHECKING:  # a checker should flag what is not there
-
-        def __getattr__(self, name: str) -> object:
-            raise missing_attribute(type(self), name, _INSTEAD)
 
     def get_job_id(self) -> str:
         """Id of the job, 32 hexadecimal digits."""

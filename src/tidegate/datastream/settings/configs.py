@@ -12,7 +12,7 @@ from tidegate.config.option import ConfigOption
 from tidegate.config.spans import millis_of
 from tidegate.config.values import DurationType, TextType
 from tidegate.datastream.settings.strategies import FileSystemCheckpointStorage
-from tidegate.errors import ConfigError, missing_attribute
+from tidegate.errors import ConfigError, Guiding
 from tidegate.model.duration import Duration
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ALL_FAILURES_TOLERATED: Final = 2**31 - 1
 
 
-class CheckpointConfig:
+class CheckpointConfig(Guiding):
     """The checkpointing part of a configuration; changing it changes the job.
 
     Setters return the object itself. All numbers of time are milliseconds.
@@ -34,11 +34,6 @@ class CheckpointConfig:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-
-    if not TYPE_CHECKING:  # a checker should flag what is not there
-
-        def __getattr__(self, name: str) -> object:
-            raise missing_attribute(type(self), name, {})
 
     def __repr__(self) -> str:
         if not self.is_checkpointing_enabled():
@@ -204,7 +199,7 @@ _CLOSURE_CLEANER: Final = ConfigOption(
 )
 
 
-class ExecutionConfig:
+class ExecutionConfig(Guiding):
     """Settings of the whole job; changing them changes the job. Equal by content.
 
     Setters return the object itself. Settings of the JVM, such as its closure cleaner, are kept and
@@ -216,11 +211,6 @@ class ExecutionConfig:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-
-    if not TYPE_CHECKING:  # a checker should flag what is not there
-
-        def __getattr__(self, name: str) -> object:
-            raise missing_attribute(type(self), name, {})
 
     def __repr__(self) -> str:
         return f"ExecutionConfig({self._configuration})"

@@ -22,6 +22,7 @@ from tidegate.driver.client.requests import (
 )
 from tidegate.driver.telling.watching import why_waiting
 from tidegate.errors import (
+    Guiding,
     JobCanceled,
     JobFailed,
     PeerLost,
@@ -29,7 +30,6 @@ from tidegate.errors import (
     StorageFailed,
     TidegateError,
     UserCodeFailed,
-    missing_attribute,
 )
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
@@ -56,11 +56,13 @@ VIEW_TIMEOUT_S = 10.0
 JOIN_TIMEOUT_S = 10.0
 
 
-class DriverClient:
+class DriverClient(Guiding):
     """The `JobClient` of a driver. accepted: the job, once it is. ended: how it has ended, then.
 
     loop: the driver's.
     """
+
+    _instead = NOT_OF_A_JOB
 
     def __init__(
         self,
@@ -84,11 +86,6 @@ class DriverClient:
         )
         self._url: str | None = None
         self._buffers: dict[str, ResultBuffer] = {}
-
-    if not TYPE_CHECKING:  # a checker should flag what is not there
-
-        def __getattr__(self, name: str) -> object:
-            raise missing_attribute(type(self), name, NOT_OF_A_JOB)
 
     def __repr__(self) -> str:
         state = "has ended" if self._ended.done() else "has not ended"

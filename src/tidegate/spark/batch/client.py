@@ -14,7 +14,7 @@ from tidegate.clock import SystemClock
 from tidegate.config.threads import thread_stacks
 from tidegate.driver.client.onlookers import Onlookers
 from tidegate.driver.telling.report import summary_of, tell_end
-from tidegate.errors import ConfigError, JobCanceled, JobFailed, TidegateError, missing_attribute
+from tidegate.errors import ConfigError, Guiding, JobCanceled, JobFailed, TidegateError
 from tidegate.jobmaster.life import cancelled, failed_for_good
 from tidegate.model.control import JobStatus
 from tidegate.rest.serve import archive, rest_server
@@ -66,8 +66,10 @@ def start_batch(
     return client
 
 
-class BatchClient:
+class BatchClient(Guiding):
     """The `JobClient` of a job in batch. ending, shipment: as of `BatchJob`."""
+
+    _instead = NOT_OF_A_JOB
 
     def __init__(
         self,
@@ -98,11 +100,6 @@ class BatchClient:
     def start(self) -> None:
         self._thread.start()
         self._onlookers.open(self, self._driver.lead.epoch)
-
-    if not TYPE_CHECKING:  # a checker should flag what is not there
-
-        def __getattr__(self, name: str) -> object:
-            raise missing_attribute(type(self), name, NOT_OF_A_JOB)
 
     def __repr__(self) -> str:
         status = self._driver.progress.status.value

@@ -11,6 +11,7 @@ from tidegate.driver.telling.report import tell_of_former
 from tidegate.driver.thread import record_chain
 from tidegate.errors import LeadershipLost, OutcomeUnknown
 from tidegate.ha.leadership import HaWorld, lead
+from tidegate.ha.patience import PatientStore
 from tidegate.model.chance import SeededChance
 from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.storage.stores import Stores
@@ -45,8 +46,9 @@ class Lead:
 
     async def _begun(self, graph: JobGraph) -> Leadership:
         settings, blocking, clock = graph.settings, self._loop.blocking, SystemClock()
+        chain = await record_chain(graph, Stores(), blocking, self._loop.stack)
         world = HaWorld(
-            store=await record_chain(graph, Stores(), blocking, self._loop.stack),
+            store=PatientStore(chain, self._log),
             clock=clock,
             chance=SeededChance(secrets.randbits(64)),
             pause=lambda duration_ms: asyncio.sleep(duration_ms / 1000),

@@ -15,7 +15,6 @@ once more: some of its readers may have read the first, and others read the seco
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -29,7 +28,7 @@ from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
 from tidegate.model.nullable import Nullable
-from tidegate.transport.codec import decode, encode
+from tidegate.transport.codec import decode, encode, pickled, unpickled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -188,7 +187,7 @@ class ShuffleWriter:
         if layout is None:
             keys, groups = cast("list[object]", batch.keys), cast("list[int]", batch.key_groups)
             records = zip(batch.values, keys, groups, strict=True)
-            data = pa.array(map(_pickled, records), pa.binary())
+            data = pa.array(map(pickled, records), pa.binary())
             times = pa.array(cast("list[int]", batch.timestamps_ms), pa.int64())
             self._add(target, edge, times, PICKLED, data)
             return
@@ -261,13 +260,6 @@ class ShuffleWriter:
         self._place += count
         self._parts.append(part)
         self.waiting_bytes += part.nbytes
-
-
-def _pickled(record: object) -> bytes:
-    try:
-        return pickle.dumps(record, protocol=5)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return ship.dumps(record, name="a record")
 
 
 def _binaries(records: NDArray[Any]) -> pa.Array:
@@ -347,8 +339,7 @@ class ShuffleReader:
             self._forms[number] = _FORMS + self._layouts.index(layout)
 
     def _pickles(self, rows: pa.RecordBatch, times: NDArray[np.int64]) -> RowBatch:
-        loads = pickle.loads
-        records = [loads(data.as_buffer()) for data in rows.column(4)]
+        records = [unpickled(data.as_buffer()) for data in rows.column(4)]
         values, keys, groups = map(list, zip(*records, strict=True))
         return RowBatch(values, times.tolist(), keys, groups)
 
