@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CORES = 2
 FILES = 8
 ROWS = 10_000_000
-KEYS = 1_000_000
+KEYS = 100_000
 PARALLELISM = 8
 LIMIT_S = 600
 BESIDE = BesideSpark(
@@ -56,9 +56,9 @@ BESIDE = BesideSpark(
 
 def main(console: Console, rounds: int, only: str, scale: float) -> bool:
     """Run all, print the table, keep the result; whether the floors hold."""
-    rows = int(ROWS * scale)
+    rows, keys = int(ROWS * scale), int(KEYS * scale)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        write_rows(Path(folder), rows, KEYS)
+        write_rows(Path(folder), rows, keys)
         program = (sys.executable, "-m", "benchmarks.batch_on_spark")
         given = ("--rows", str(rows), "--folder", folder)
         contenders = [
