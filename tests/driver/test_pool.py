@@ -73,6 +73,20 @@ def test_the_end_counts_the_calls_that_do_not_end_and_leaves_them() -> None:
     assert stuck.result(timeout=60) is True
 
 
+def test_a_call_that_asks_for_another_as_the_pool_is_closed_leaves_no_thread() -> None:
+    pool, go = DriverPool(3, SystemClock()), threading.Event()
+
+    def call() -> str:
+        go.wait(60)
+        return pool.submit(lambda: threading.current_thread().name).result(timeout=60)
+
+    first = pool.submit(call)
+    assert pool.close(0.0) == 1
+    go.set()
+    assert first.result(timeout=60) == "tidegate-driver-io_0"
+    assert pool.close(60) == 0
+
+
 def printed(*lines: str, stream: str = "stdout", left_out: int = 0) -> None:
     """Has lines printed as they come, each by itself."""
     shown = PrintedLines(lambda call: call())

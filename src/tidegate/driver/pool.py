@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 
 class DriverPool:
-    """At most so many threads, started as they are needed."""
+    """At most so many threads, started as they are needed.
+
+    Once it is closed, a call runs on the thread that asks for it: the last ones write log lines.
+    """
 
     def __init__(self, threads_max: int, clock: Clock) -> None:
         self._threads_max = threads_max
@@ -36,6 +39,8 @@ class DriverPool:
         self._threads: list[threading.Thread] = []
         self._idle = threading.Semaphore(0)
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
@@ -49,13 +54,21 @@ class DriverPool:
                 else:
                     future.set_result(result)
 
-        self._calls.put(run)
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._calls.put(run)
+                self._add_thread()
+        if closed:
+            run()
+        return future
+
+    def _add_thread(self) -> None:
         if not self._idle.acquire(blocking=False) and len(self._threads) < self._threads_max:
             name = f"tidegate-driver-io_{len(self._threads)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
-        return future
 
     def run(self, call: Callable[[], T]) -> Awaitable[T]:
         """Runs a call, for a coroutine to wait for."""
@@ -63,8 +76,10 @@ class DriverPool:
 
     def close(self, timeout_s: float) -> int:
         """End the threads; the result is how many were still at a call after that time."""
-        for _ in self._threads:
-            self._calls.put(None)
+        with self._lock:
+            self._closed = True
+            for _ in self._threads:
+                self._calls.put(None)
         deadline_s = self._clock.precise_s() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - self._clock.precise_s()))
