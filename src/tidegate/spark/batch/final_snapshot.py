@@ -25,7 +25,6 @@ from tidegate.errors import StorageFailed
 from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId, Epoch
 from tidegate.model.versions import versions
-from tidegate.spark.batch.shuffle import ONLY
 from tidegate.spark.batch.start import EVENT_TIMES
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointStorage
@@ -153,7 +152,7 @@ class FinalSavepoint(FinalSnapshot):
         )
         settings = in_files(checkpoints, checkpoints.directory or path)
         options = CheckpointOptions(SnapshotKind.SUSPEND, target=path, canonical=True)
-        number = ONLY if before is None else CheckpointId(before.checkpoint + 1)
+        number = CheckpointId(1 if before is None else before.checkpoint + 1)
         barrier = Barrier(number, SystemClock().wall_ms(), options)
         super().__init__(graph, job, settings, barrier, path)
 

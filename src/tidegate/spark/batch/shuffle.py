@@ -26,7 +26,6 @@ from flinkformat.frozen import frozen
 from tidegate.api import ship
 from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.model.elements import RowBatch
-from tidegate.model.ids import CheckpointId
 from tidegate.model.nullable import Nullable
 from tidegate.transport.codec import decode, encode, pickled, unpickled
 
@@ -56,9 +55,6 @@ SPARK_SCHEMA: Final = (
 )
 PLACE: Final = "place"
 """Column that says who wrote a row, and how many rows that had written before."""
-
-ONLY: Final = CheckpointId(1)
-"""The checkpoint at the end of a batch."""
 
 WHOLE: Final = 0
 """Form of a row of Spark that holds a batch."""

@@ -26,8 +26,10 @@ from tidegate.model.elements import (
     EndOfData,
     Watermark,
 )
+from tidegate.model.ids import CheckpointId
 from tidegate.model.topology import Partitioner
-from tidegate.operators.sinks.sink import committables_state
+from tidegate.operators.sinks.sink import SinkHost, committables_state
+from tidegate.operators.sinks.sink_topology import CommitterOperator
 from tidegate.slot.driver_link import as_ours
 from tidegate.slot.loop.beside import DaemonThreads, guarded
 from tidegate.slot.subtask.builder import build, load
@@ -38,7 +40,6 @@ from tidegate.spark.batch.frame_rows import FrameRows, reading
 from tidegate.spark.batch.resources import TaskResources, no_channel_state
 from tidegate.spark.batch.shuffle import (
     BATCH_BYTES,
-    ONLY,
     Committables,
     Said,
     ShuffleReader,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointDeclined, SubtaskFigures
     from tidegate.model.deployment import Deployment
     from tidegate.model.elements import Barrier, Mark, OperatorEvent
-    from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SubtaskId
+    from tidegate.model.ids import ChannelId, OperatorId, SubtaskId
     from tidegate.model.metrics import Metrics
     from tidegate.slot.subtask.chain import ChainedOperator
     from tidegate.slot.subtask.context import Waiting
@@ -329,8 +330,13 @@ class StageTask:
 
     @property
     def _number(self) -> CheckpointId:
-        """Number of the snapshot after which its sinks commit."""
-        return ONLY if self._stage.barrier is None else self._stage.barrier.checkpoint
+        """Number of the snapshot after which its sinks commit.
+
+        All up to the restored one is due to them at once.
+        """
+        if self._stage.barrier is not None:
+            return self._stage.barrier.checkpoint
+        return CheckpointId((self._stage.restored or 0) + 1)
 
     # --- the task ---
 
@@ -522,7 +528,8 @@ class StageTask:
             self._advance(None)
             yield from self._go_on(lambda: not subtask.input.gate.readable and subtask.chain.idle)
         self._on_loop(self._last_beat())
-        yield from self._go_on(lambda: subtask.chain.idle)
+        # Calls under way would be begun anew by whoever goes on, and the output hang on the clock.
+        yield from self._go_on(lambda: subtask.chain.idle and subtask.chain.drained)
         # Of a checkpoint too: what came behind it would be in no snapshot.
         subtask.ending.when.stop = barrier.checkpoint
         if subtask.input.is_source:
@@ -537,25 +544,27 @@ class StageTask:
         self._subtask.wake()
 
     async def _leave(self) -> None:
-        """Complete what need not be committed; the driver does the rest once all have ended."""
+        """Sinks complete what need not be committed; the driver does the rest once all have ended.
+
+        Functions and sources hear of no complete checkpoint: there is none while tasks run.
+        """
         self._subtask.outputs.release_combined(self._host.clock.monotonic_ms())
         self._subtask.outputs.flush()
         for each in reversed(self._subtask.chain.operators):
-            if not self._leaves_commits(each):
-                each.operator.on_complete(self._number)
+            if isinstance(each.operator, SinkHost | CommitterOperator):
+                self._complete(each)
         await self._host.quiet()
         self._subtask.outputs.flush()
         for channel in self._host.channels:
             channel.flush()
 
-    def _leaves_commits(self, each: ChainedOperator) -> bool:
-        """Leave what an operator would commit to the driver; false where there is nothing."""
-        if getattr(each.operator, "committer", None) is None:
-            return False
+    def _complete(self, each: ChainedOperator) -> None:
+        """Complete the output of a sink, or leave what it would commit to the driver."""
         held = tuple(data for _, data in committables_state(each.context).get())
         if held:
             self._host.words.append(Committables(each.context.info.operator, held))
-        return bool(held)
+        else:
+            each.operator.on_complete(self._number)
 
     @property
     def _readers(self) -> Sequence[int]:
