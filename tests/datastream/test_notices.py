@@ -91,6 +91,36 @@ def test_bounded_input_and_sinks_that_commit_nothing_need_no_checkpoints(tmp_pat
     assert env.execute_async("job").get_job_id()
 
 
+WITHOUT_A_LAST_ONE = {
+    "execution.checkpointing.interval": "1 min",
+    "execution.checkpointing.checkpoints-after-tasks-finish": "false",
+}
+
+
+def test_a_sink_that_commits_wants_a_checkpoint_behind_the_end(tmp_path: Path) -> None:
+    env = environment(settings=WITHOUT_A_LAST_ONE)
+    numbers(env).sink_to(FileSink.json(str(tmp_path)))
+    with pytest.raises(GraphError, match="after the last one would never be seen") as refused:
+        env.execute_async("job")
+    assert "checkpoints-after-tasks-finish at true" in refused.value.remedy
+
+
+def test_collected_records_want_a_checkpoint_behind_the_end() -> None:
+    env = environment(settings=WITHOUT_A_LAST_ONE)
+    with pytest.raises(GraphError, match="after the last one would never be seen"):
+        numbers(env).execute_and_collect("job")
+
+
+def test_without_an_end_or_a_sink_that_waits_no_last_checkpoint_is_needed(tmp_path: Path) -> None:
+    settings = {**WITHOUT_A_LAST_ONE, "tidegate.warnings.silenced": "missing-uid"}
+    env = environment(settings=settings)
+    endless(env, tmp_path)
+    assert env.execute_async("job").get_job_id()
+    env = environment(settings=settings)
+    numbers(env).print()
+    assert env.execute_async("job").get_job_id()
+
+
 def test_a_pattern_that_is_watched_and_matches_nothing_is_told(tmp_path: Path) -> None:
     env = environment()
     watched = FileSource.json(f"{tmp_path}/*.json").monitor_continuously(1_000)

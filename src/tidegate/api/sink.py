@@ -162,9 +162,10 @@ class Committer(Protocol):
 class Sink(Protocol):
     """A picklable description of a destination of records.
 
-    It may have a method ``check``, which does what ``Operator.check`` does, and an attribute
+    It may have a method ``check``, which does what ``Operator.check`` does, and attributes
     ``delivery`` (``Delivery``), what it promises; without one a sink that commits is taken for
-    exactly-once, any other for at-least-once.
+    exactly-once, any other for at-least-once. ``waits_for_checkpoints`` is true of a sink without
+    a committer whose writer holds records back until a checkpoint is complete.
     """
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:

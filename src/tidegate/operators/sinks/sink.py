@@ -249,6 +249,11 @@ class SinkHost(Operator):
         committer.close()
         return True
 
+    @property
+    def waits_for_checkpoints(self) -> bool:
+        """True if a job that takes checkpoints shows records only with a completed one."""
+        return self.commits or getattr(self._sink, "waits_for_checkpoints", False)
+
     def on_complete(self, checkpoint: CheckpointId) -> None:
         if isinstance(writer := self._made(), NotifiedWriter):
             writer.on_complete(checkpoint)
