@@ -11,12 +11,14 @@ Checkpoints are committed in their order. One that was given up leaves its commi
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api.operator import Operator
 from tidegate.api.sink import CoordinatedSink, CoordinatedWriter, NotifiedWriter
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import CommitFailed, WorldError
+from tidegate.metrics import MetricKind
 from tidegate.model.ids import CheckpointId
 from tidegate.model.topology import Delivery, DeliveryGuarantee
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Batch, OperatorEvent
     from tidegate.model.ids import JobId
 
+_LOG: Final = logging.getLogger(__name__)
+_TOLD_S: Final = 30.0
+"""After so long without an answer, somebody may wonder what the job waits for."""
 _BACKOFF_FIRST_S: Final = 0.01
 _BACKOFF_MAX_S: Final = 1.0
 
@@ -55,6 +60,11 @@ class Commits:
         self._completed = max([begun, *self._held])
         self._committing = False
         self.recovered: asyncio.Future[None] | None = None
+        context.tasks.metrics.registry.tell(
+            "pendingCommittables",
+            MetricKind.GAUGE,
+            lambda: sum(map(len, list(self._held.values()))),
+        )
 
     def recover(self, then: Callable[[], None]) -> None:
         """Commits what the restored checkpoint held, if it held any, and calls back.
@@ -143,7 +153,8 @@ async def commit(
     backoff_s = _BACKOFF_FIRST_S
     for left in reversed(range(retries + 1)):
         try:
-            await run_blocking(lambda: committer.commit(committables))
+            answer = asyncio.ensure_future(run_blocking(lambda: committer.commit(committables)))
+            await _told(answer, f"{len(committables)} committables of {of}", name)
             return
         except CommitFailed:
             raise
@@ -157,6 +168,19 @@ async def commit(
                 ) from error
         await asyncio.sleep(backoff_s)
         backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+
+async def _told(answer: asyncio.Future[object], what: str, name: str) -> None:
+    """Waits for a call of a committer, and tells of it while it does not return."""
+    waited_s = 0.0
+    try:
+        while not (await asyncio.wait((answer,), timeout=_TOLD_S))[0]:
+            waited_s += _TOLD_S
+            _LOG.warning("operator '%s' has been committing %s for %d s", name, what, waited_s)
+    except asyncio.CancelledError:
+        answer.cancel()
+        raise
+    answer.result()
 
 
 class Durability:
