@@ -149,7 +149,8 @@ class Committer(Protocol):
     def commit(self, committables: Sequence[bytes]) -> None:
         """Makes all committables visible; skips those already committed.
 
-        Raises CommitFailed if trying again cannot help, another WorldError where it may.
+        Raises CommitFailed if trying again cannot help, another WorldError or an OSError where it
+        may; any other exception fails the job at once.
         """
         ...
 

@@ -15,19 +15,22 @@ import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api.operator import Operator
-from tidegate.api.sink import CoordinatedSink, CoordinatedWriter, NotifiedWriter
+from tidegate.api.rows.batches import raised
+from tidegate.api.sink import CoordinatedSink
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import CommitFailed, WorldError
 from tidegate.metrics import MetricKind
 from tidegate.model.ids import CheckpointId
 from tidegate.model.topology import Delivery, DeliveryGuarantee
+from tidegate.operators.failures import user_code_failed
+from tidegate.operators.sinks.hosted_writer import HostedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output, Steps
-    from tidegate.api.sink import Committer, Sink, SinkWriter
+    from tidegate.api.sink import Committer, Sink
     from tidegate.model.elements import Batch, OperatorEvent
     from tidegate.model.ids import JobId
 
@@ -148,7 +151,7 @@ async def commit(
     """Commits, again where the world is at fault. name: of the operator. of: what holds them.
 
     remedy: help where what fails has none. Raises CommitFailed if that is impossible, or fails too
-    often.
+    often, UserCodeFailed for a mistake in the committer.
     """
     backoff_s = _BACKOFF_FIRST_S
     for left in reversed(range(retries + 1)):
@@ -158,14 +161,18 @@ async def commit(
             return
         except CommitFailed:
             raise
-        except WorldError as error:
+        except (WorldError, OSError) as error:
             if not left:
+                ours = error if isinstance(error, WorldError) else None
+                why = raised(error) if ours is None else ours.what
                 raise CommitFailed(
                     f"{len(committables)} committables of {of} could not be committed in "
-                    f"{retries + 1} tries: {error.what}",
+                    f"{retries + 1} tries: {why}",
                     where=f"operator '{name}'",
-                    remedy=error.remedy or remedy,
+                    remedy=(ours and ours.remedy) or remedy,
                 ) from error
+        except Exception as error:
+            raise user_code_failed(error, operator=name, call="commit") from error
         await asyncio.sleep(backoff_s)
         backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
 
@@ -279,18 +286,18 @@ class SinkHost(Operator):
         return self.commits or getattr(self._sink, "waits_for_checkpoints", False)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        if isinstance(writer := self._made(), NotifiedWriter):
+        if (writer := self._made()) is not None:
             writer.on_complete(checkpoint)
 
     def on_event(self, event: OperatorEvent) -> None:
-        if isinstance(writer := self._made(), CoordinatedWriter):
+        if (writer := self._made()) is not None:
             writer.on_event(event)
 
     def close(self) -> None:
         if (writer := self._made()) is not None:
             writer.close()
 
-    def _made(self) -> SinkWriter | None:
+    def _made(self) -> HostedWriter | None:
         return getattr(self, "_writer", None)
 
 
@@ -300,7 +307,7 @@ class SinkOperator(SinkHost):
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self.declare(context)
-        self._writer: SinkWriter | None = None
+        self._writer: HostedWriter | None = None
         self._finished = False
         self._prepared: list[bytes] = []
         self._durability = Durability()
@@ -314,7 +321,7 @@ class SinkOperator(SinkHost):
 
     def _make_writer(self) -> None:
         restored = self._writer_state.get()
-        self._writer = self._sink.writer(SinkWriterContext(self._context), restored)
+        self._writer = HostedWriter(self._sink, SinkWriterContext(self._context), restored)
         # What it is given now lies behind these barriers. Their state was the restored one.
         for checkpoint in self._passed:
             self._prepare(end_of_input=False)
@@ -393,7 +400,7 @@ def writer_state(context: OperatorContext) -> OperatorListState[bytes]:
 
 
 def prepared_by(
-    writer: SinkWriter, context: OperatorContext, durability: Durability, *, end_of_input: bool
+    writer: HostedWriter, context: OperatorContext, durability: Durability, *, end_of_input: bool
 ) -> Sequence[bytes]:
     """Committables that a writer prepares; their durability under way is added."""
     prepared = writer.prepare_commit(end_of_input=end_of_input)
