@@ -505,6 +505,13 @@ def test_a_cluster_that_finds_no_new_partitions_is_told_of_once(
     assert caplog.messages == [away, "new partitions of Kafka are found again", away]
 
 
+def test_a_sink_in_transactions_loses_what_the_brokers_abort() -> None:
+    builder = sink().set_property("transaction.timeout.ms", "60000")
+    assert builder.build().commits_within_ms is None
+    builder = builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+    assert builder.set_transactional_id_prefix("orders").build().commits_within_ms == 60_000
+
+
 def test_a_pattern_leaves_kafkas_own_topics_out_and_names_take_them() -> None:
     own = ("__consumer_offsets", "__transaction_state", "__share_group_state")
     pattern = Subscription(pattern=".*")

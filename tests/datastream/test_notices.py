@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import structlog
 from tests.datastream.fakes import environment, numbers
 from tests.house.source import ROOT
 from tidegate import StreamExecutionEnvironment
+from tidegate.api.sink import SinkWriter, WriterContext
 from tidegate.config.warnings import Warn
 from tidegate.connectors import FileSink, FileSource
 from tidegate.errors import ConfigError, GraphError
@@ -119,6 +121,32 @@ def test_without_an_end_or_a_sink_that_waits_no_last_checkpoint_is_needed(tmp_pa
     env = environment(settings=settings)
     numbers(env).print()
     assert env.execute_async("job").get_job_id()
+
+
+class Impatient:
+    """A sink whose output is lost unless it is committed in time."""
+
+    def __init__(self, limit_ms: int | None) -> None:
+        self.commits_within_ms = limit_ms
+
+    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
+        raise AssertionError("nothing runs")
+
+    def committer(self) -> None:
+        return None
+
+
+def test_checkpoints_that_commit_too_late_for_a_sink_are_refused() -> None:
+    settings = {"execution.checkpointing.interval": "15 min"}
+    env = environment(settings=settings)
+    numbers(env).sink_to(Impatient(900_000)).name("to orders")
+    with pytest.raises(GraphError, match="each 900 s, and 'Sink: to orders' loses") as refused:
+        env.execute_async("job")
+    assert "transaction.timeout.ms" in refused.value.remedy
+    for limit_ms in (900_001, None):
+        env = environment(settings=settings)
+        numbers(env).sink_to(Impatient(limit_ms))
+        assert env.execute_async("job").get_job_id()
 
 
 def test_a_pattern_that_is_watched_and_matches_nothing_is_told(tmp_path: Path) -> None:

@@ -167,6 +167,8 @@ class Sink(Protocol):
     ``delivery`` (``Delivery``), what it promises; without one a sink that commits is taken for
     exactly-once, any other for at-least-once. ``waits_for_checkpoints`` is true of a sink without
     a committer whose writer holds records back until a checkpoint is complete.
+    ``commits_within_ms`` is the time after which output that is not committed is lost, None for no
+    limit: a longer interval of checkpoints is refused.
     """
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.api.operator import SourceOperator
-from tidegate.config.checkpointing import CHECKPOINT_DIRECTORY, CHECKPOINTS_AFTER_TASKS_FINISH
+from tidegate.config.checkpointing import (
+    CHECKPOINT_DIRECTORY,
+    CHECKPOINT_INTERVAL,
+    CHECKPOINTS_AFTER_TASKS_FINISH,
+)
 from tidegate.config.configuration import closest_key, configuration_warnings
 from tidegate.config.warnings import SILENCED, Warn, process_warnings
 from tidegate.errors import GraphError
@@ -38,6 +42,8 @@ def warn(graph: StreamGraph, configuration: Configuration, checkpoints: Checkpoi
         _check_sinks(graph, warnings)
     if checkpoints.periodic and not checkpoints.after_tasks_finish:
         _check_ends(graph)
+    if checkpoints.interval_ms is not None:
+        _check_interval(graph, checkpoints.interval_ms)
     _warn_of_sources(graph, warnings)
     _warn_of_no_sink(graph, warnings)
     missing = graph.missing_uids() if checkpoints.periodic else {}
@@ -87,6 +93,22 @@ def _check_ends(graph: StreamGraph) -> None:
                 where=f"sink '{node.name}', {CHECKPOINTS_AFTER_TASKS_FINISH.key}: false",
                 remedy=f"Leave {CHECKPOINTS_AFTER_TASKS_FINISH.key} at true, or take no "
                 "checkpoints: then sinks commit at the end.",
+            )
+
+
+def _check_interval(graph: StreamGraph, interval_ms: int) -> None:
+    """Raises GraphError if a sink's output would be lost before a checkpoint commits it."""
+    from tidegate.operators.sinks.sink import SinkHost
+
+    for node in graph.nodes:
+        limit_ms = node.operator.commits_within_ms if isinstance(node.operator, SinkHost) else None
+        if limit_ms is not None and interval_ms >= limit_ms:
+            raise GraphError(
+                f"A checkpoint is taken each {interval_ms / 1000:g} s, and '{node.name}' loses "
+                f"what is not committed within {limit_ms / 1000:g} s",
+                where=f"sink '{node.name}', {CHECKPOINT_INTERVAL.key}",
+                remedy="Take checkpoints more often; or let the sink wait longer, as with "
+                'set_property("transaction.timeout.ms", …) of a KafkaSink.',
             )
 
 

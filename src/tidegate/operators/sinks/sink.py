@@ -281,6 +281,11 @@ class SinkHost(Operator):
         return True
 
     @property
+    def commits_within_ms(self) -> int | None:
+        """Time within which output has to be committed, or it is lost; None for no limit."""
+        return getattr(self._sink, "commits_within_ms", None)
+
+    @property
     def waits_for_checkpoints(self) -> bool:
         """True if a job that takes checkpoints shows records only with a completed one."""
         return self.commits or getattr(self._sink, "waits_for_checkpoints", False)
