@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -288,6 +289,33 @@ def test_a_lost_connection_is_made_anew(world: World, database: Path) -> None:
     world.loop.call_later(0.5, back)
     step.snapshot(2)
     assert totals(database) == [("a", 1), ("b", 2)]
+
+
+class Lost(sqlite3.Cursor):
+    """The connection is lost while it is asked which row of the batch was refused."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        if sql == UPSERT:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return super().execute(sql, parameters)
+
+
+class Losing(sqlite3.Connection):
+    def cursor(self, factory: Any = Lost) -> Any:
+        return super().cursor(factory)
+
+
+def test_a_connection_that_is_lost_while_the_row_is_looked_for_refuses_no_row(
+    database: Path,
+) -> None:
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(database, factory=Losing, isolation_level=None)
+
+    session = databases.Session(databases.Sqlite(), connect, UPSERT, "to totals")
+    with pytest.raises(StorageFailed, match="did not take rows: OperationalError: disk I/O error"):
+        session.write([("a", -1)])
 
 
 # What is asked for

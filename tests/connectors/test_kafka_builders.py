@@ -33,7 +33,7 @@ from tidegate.connectors import (
 from tidegate.connectors.kafka import cluster
 from tidegate.connectors.kafka.enumerator.dealing import KafkaEnumerator
 from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
-from tidegate.connectors.kafka.offsets import KafkaSplit
+from tidegate.connectors.kafka.offsets import KafkaSplit, Subscription
 from tidegate.connectors.kafka.transactions import (
     TransactionIds,
     TransactionName,
@@ -503,3 +503,18 @@ def test_a_cluster_that_finds_no_new_partitions_is_told_of_once(
             looks.pop()()
     away = "KafkaSource of 'numbers': new partitions are looked for again later: no broker answers"
     assert caplog.messages == [away, "new partitions of Kafka are found again", away]
+
+
+def test_a_sink_in_transactions_loses_what_the_brokers_abort() -> None:
+    builder = sink().set_property("transaction.timeout.ms", "60000")
+    assert builder.build().commits_within_ms is None
+    builder = builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+    assert builder.set_transactional_id_prefix("orders").build().commits_within_ms == 60_000
+
+
+def test_a_pattern_leaves_kafkas_own_topics_out_and_names_take_them() -> None:
+    own = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+    pattern = Subscription(pattern=".*")
+    assert [pattern.includes(topic) for topic in own] == [False] * 3
+    assert pattern.includes("orders") and pattern.includes("__orders")
+    assert Subscription(topics=own).includes("__consumer_offsets")

@@ -1,5 +1,8 @@
 """A source of one's own that is asked page by page."""
 
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -131,8 +134,9 @@ def test_pages_of_columns_come_as_arrow_batches(world: World) -> None:
 def test_splits_that_cannot_be_are_told_with_the_name_of_the_source(
     world: World, names: Any, text: str
 ) -> None:
+    job = SourceJob(world, lambda: operator(Pages(names)), 1, settings=SMALL)
     with pytest.raises(TidegateError, match=text) as caught:
-        SourceJob(world, lambda: operator(Pages(names)), 1, settings=SMALL)
+        job.step(0)
     assert "source 'Pages'" in caught.value.where
 
 
@@ -225,17 +229,117 @@ def test_rows_are_brought_to_the_type_that_the_source_declares() -> None:
     assert list(numbers.execute_and_collect()) == [0]
 
 
+class Counted(Pages):
+    """Knows on which threads it was asked for its splits and their first positions."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(names)
+        self.asked: list[str] = []
+
+    def splits(self) -> tuple[str, ...]:
+        self.asked.append(f"splits on {threading.current_thread().name}")
+        return super().splits()
+
+    def start(self, split: str) -> int:
+        self.asked.append(f"start on {threading.current_thread().name}")
+        return super().start(split)
+
+
 class Away(Pages):
     """Its service is not there."""
+
+    def splits(self) -> tuple[str, ...]:
+        raise ConnectionRefusedError
 
     def start(self, split: str) -> int:
         raise ConnectionRefusedError(split)
 
 
-def test_a_restore_asks_for_no_first_position() -> None:
-    context: Any = SimpleNamespace(parallelism=1)
-    before = Pages(("0", "1")).enumerator(context, None).snapshot(CheckpointId(1))
-    away = Away(("0", "1"))
-    with pytest.raises(ConnectionRefusedError):
-        away.enumerator(context, None)
-    assert away.enumerator(context, before).snapshot(CheckpointId(2)) == before
+class Driver:
+    """An enumerator's driver, in which what blocks is done when the test says so."""
+
+    def __init__(self, source: PollingSource[int], restored: bytes | None = None) -> None:
+        self.parallelism = 2
+        self.assigned: list[tuple[int, list[str]]] = []
+        self.ended: list[int] = []
+        self.blocking: list[tuple[Callable[[], object], Callable[[object], None]]] = []
+        self.later: list[Callable[[], None]] = []
+        context: Any = self
+        self.enumerator = source.enumerator(context, restored)
+        self.enumerator.start()
+
+    def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
+        self.blocking.append((call, then))
+
+    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        self.later.append(call)
+
+    def assign(self, subtask: int, splits: Sequence[PollingSplit]) -> None:
+        if splits:
+            self.assigned.append((subtask, [split.name for split in splits]))
+
+    def no_more_splits(self, subtask: int) -> None:
+        self.ended.append(subtask)
+
+    def answer(self) -> None:
+        """What blocks is done on a thread."""
+        ((call, then),) = self.blocking
+        with ThreadPoolExecutor(1, "aside") as pool:
+            then(pool.submit(call).result())
+
+
+def test_what_a_source_is_asked_for_at_the_start_holds_nobody_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = Counted(("0", "1", "2"))
+    driver = Driver(source)
+    driver.enumerator.reader_ready(0)
+    assert source.asked == driver.assigned == driver.ended == []
+    assert driver.enumerator.snapshot(CheckpointId(1)) == b""
+    driver.later.pop()()
+    assert "source 'Counted': splits() and start() have not returned for 30 s" in caplog.text
+    driver.answer()
+    assert source.asked == ["splits on aside_0", *["start on aside_0"] * 3]
+    assert (driver.assigned, driver.ended) == ([(0, ["0", "2"])], [0])
+    driver.enumerator.reader_ready(1)
+    assert (driver.assigned[1:], driver.ended) == ([(1, ["1"])], [0, 1])
+
+
+def test_a_restore_asks_for_no_splits_and_no_first_position() -> None:
+    before = Driver(Pages(("0", "1")))
+    before.answer()
+    data = before.enumerator.snapshot(CheckpointId(1))
+    restored = Driver(Away(("0", "1")), data)
+    assert restored.blocking == []
+    assert restored.enumerator.snapshot(CheckpointId(2)) == data
+    for reader in (0, 1):
+        restored.enumerator.reader_ready(reader)
+    assert restored.assigned == [(0, ["0"]), (1, ["1"])]
+
+
+def test_a_job_that_had_not_found_its_splits_asks_again() -> None:
+    data = Driver(Pages(("0", "1"))).enumerator.snapshot(CheckpointId(1))
+    restored = Driver(Pages(("0", "1")), data)
+    restored.enumerator.reader_ready(1)
+    restored.answer()
+    assert restored.assigned == [(1, ["1"])]
+
+
+def test_all_splits_are_read_whichever_readers_have_some_already() -> None:
+    driver = Driver(Pages(("0", "1", "2", "3")))
+    driver.answer()
+    driver.enumerator.reader_ready(0)
+    data = driver.enumerator.snapshot(CheckpointId(1))
+    restored = Driver(Pages(("0", "1", "2", "3")), data)
+    for reader in (0, 1):  # reader 0 goes on with what it has, and asks for nothing
+        restored.enumerator.reader_ready(reader)
+    assert restored.assigned == [(0, ["1"]), (1, ["3"])]
+
+
+def test_splits_of_a_reader_that_begins_again_come_back_to_it() -> None:
+    driver = Driver(Pages(("0", "1", "2")))
+    driver.answer()
+    driver.enumerator.reader_ready(0)
+    driver.enumerator.add_back(0, [PollingSplit("0", 0), PollingSplit("2", 0)])
+    driver.enumerator.reader_ready(0)
+    assert driver.assigned == [(0, ["0", "2"]), (0, ["0", "2"])]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import structlog
 from tests.datastream.fakes import environment, numbers
 from tests.house.source import ROOT
 from tidegate import StreamExecutionEnvironment
+from tidegate.api.sink import SinkWriter, WriterContext
 from tidegate.config.warnings import Warn
 from tidegate.connectors import FileSink, FileSource
 from tidegate.errors import ConfigError, GraphError
@@ -89,6 +91,62 @@ def test_bounded_input_and_sinks_that_commit_nothing_need_no_checkpoints(tmp_pat
     env.generate(lambda number: {"n": number}, 5).sink_to(FileSink.json(str(tmp_path)))
     env.generate(lambda number: number).print()
     assert env.execute_async("job").get_job_id()
+
+
+WITHOUT_A_LAST_ONE = {
+    "execution.checkpointing.interval": "1 min",
+    "execution.checkpointing.checkpoints-after-tasks-finish": "false",
+}
+
+
+def test_a_sink_that_commits_wants_a_checkpoint_behind_the_end(tmp_path: Path) -> None:
+    env = environment(settings=WITHOUT_A_LAST_ONE)
+    numbers(env).sink_to(FileSink.json(str(tmp_path)))
+    with pytest.raises(GraphError, match="after the last one would never be seen") as refused:
+        env.execute_async("job")
+    assert "checkpoints-after-tasks-finish at true" in refused.value.remedy
+
+
+def test_collected_records_want_a_checkpoint_behind_the_end() -> None:
+    env = environment(settings=WITHOUT_A_LAST_ONE)
+    with pytest.raises(GraphError, match="after the last one would never be seen"):
+        numbers(env).execute_and_collect("job")
+
+
+def test_without_an_end_or_a_sink_that_waits_no_last_checkpoint_is_needed(tmp_path: Path) -> None:
+    settings = {**WITHOUT_A_LAST_ONE, "tidegate.warnings.silenced": "missing-uid"}
+    env = environment(settings=settings)
+    endless(env, tmp_path)
+    assert env.execute_async("job").get_job_id()
+    env = environment(settings=settings)
+    numbers(env).print()
+    assert env.execute_async("job").get_job_id()
+
+
+class Impatient:
+    """A sink whose output is lost unless it is committed in time."""
+
+    def __init__(self, limit_ms: int | None) -> None:
+        self.commits_within_ms = limit_ms
+
+    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
+        raise AssertionError("nothing runs")
+
+    def committer(self) -> None:
+        return None
+
+
+def test_checkpoints_that_commit_too_late_for_a_sink_are_refused() -> None:
+    settings = {"execution.checkpointing.interval": "15 min"}
+    env = environment(settings=settings)
+    numbers(env).sink_to(Impatient(900_000)).name("to orders")
+    with pytest.raises(GraphError, match="each 900 s, and 'Sink: to orders' loses") as refused:
+        env.execute_async("job")
+    assert "transaction.timeout.ms" in refused.value.remedy
+    for limit_ms in (900_001, None):
+        env = environment(settings=settings)
+        numbers(env).sink_to(Impatient(limit_ms))
+        assert env.execute_async("job").get_job_id()
 
 
 def test_a_pattern_that_is_watched_and_matches_nothing_is_told(tmp_path: Path) -> None:

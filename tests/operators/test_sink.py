@@ -1,6 +1,6 @@
 """The commit protocol, with a sink whose target is a list."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -11,7 +11,7 @@ from tidegate.errors import CommitFailed, StorageFailed
 from tidegate.model.elements import Batch, OperatorEvent, RowBatch
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.sinks.sink import SinkOperator
+from tidegate.operators.sinks.sink import SinkOperator, commit
 
 
 class ListSink:
@@ -203,6 +203,49 @@ def test_a_commit_that_takes_long_takes_later_checkpoints_along(world: World) ->
         world.on_loop(lambda n=checkpoint: step.operator.on_complete(CheckpointId(n)))
     world.settle()
     assert sink.commits == [["a"], ["b"], ["c"]]
+
+
+class Hanging:
+    """The pool of a world in which a commit returns when the test says so."""
+
+    def __init__(self, world: World) -> None:
+        self.answer = world.loop.create_future()
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        return self.answer
+
+
+def test_a_commit_that_does_not_return_is_told_of_again_and_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = Hanging(world)
+    committing = commit(
+        ListSink(), [b"a", b"b"], pool.run_blocking, retries=0, name="out", of="checkpoint 7"
+    )
+    world.start(committing)
+    world.pass_time(29_000)
+    assert caplog.messages == []
+    world.pass_time(32_000)
+    text = "operator 'out' has been committing 2 committables of checkpoint 7 for"
+    assert caplog.messages == [f"{text} 30 s", f"{text} 60 s"]
+    world.on_loop(lambda: pool.answer.set_exception(StorageFailed("it was slow, and failed")))
+    with pytest.raises(CommitFailed, match="it was slow"):
+        world.settle()
+
+
+def test_what_waits_for_its_commit_is_counted(world: World) -> None:
+    step = Hosted(SinkOperator(ListSink()), world)
+    for checkpoint, row in enumerate("ab", start=1):
+        step.rows(row)
+        step.snapshot(checkpoint)
+    assert pending(step) == 2
+    step.complete(1)
+    assert pending(step) == 1
+
+
+def pending(step: Hosted) -> object:
+    read = {key.name: value for key, value in step.context.registry.read().items()}
+    return read["pendingCommittables"]
 
 
 def test_two_completions_at_once_are_committed_once_each(world: World) -> None:

@@ -141,7 +141,7 @@ class World:
         call, future = self._calls.popleft()
         try:
             result = call()
-        except TidegateError as error:
+        except Exception as error:
             if not future.cancelled():
                 future.set_exception(error)
         else:

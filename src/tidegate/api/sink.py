@@ -149,7 +149,8 @@ class Committer(Protocol):
     def commit(self, committables: Sequence[bytes]) -> None:
         """Makes all committables visible; skips those already committed.
 
-        Raises CommitFailed if trying again cannot help, another WorldError where it may.
+        Raises CommitFailed if trying again cannot help, another WorldError or an OSError where it
+        may; any other exception fails the job at once.
         """
         ...
 
@@ -162,9 +163,12 @@ class Committer(Protocol):
 class Sink(Protocol):
     """A picklable description of a destination of records.
 
-    It may have a method ``check``, which does what ``Operator.check`` does, and an attribute
+    It may have a method ``check``, which does what ``Operator.check`` does, and attributes
     ``delivery`` (``Delivery``), what it promises; without one a sink that commits is taken for
-    exactly-once, any other for at-least-once.
+    exactly-once, any other for at-least-once. ``waits_for_checkpoints`` is true of a sink without
+    a committer whose writer holds records back until a checkpoint is complete.
+    ``commits_within_ms`` is the time after which output that is not committed is lost, None for no
+    limit: a longer interval of checkpoints is refused.
     """
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:

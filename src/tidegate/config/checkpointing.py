@@ -107,7 +107,9 @@ CHECKPOINTS_AFTER_TASKS_FINISH: Final = ConfigOption(
     "execution.checkpointing.checkpoints-after-tasks-finish",
     _BOOLEAN,
     True,
-    "Continue to take checkpoints after some tasks have finished; tasks wait for a last one.",
+    "Continue to take checkpoints after some tasks have finished; tasks wait for a last one. Where "
+    "a source is bounded, false is refused beside sinks that commit with checkpoints, and beside "
+    "execute_and_collect.",
     old_keys=("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
 )
 UNALIGNED_CHECKPOINTS: Final = ConfigOption(

@@ -59,6 +59,7 @@ class CollectSink:
     """Gives its records to ``JobClient.collected(name)``."""
 
     delivery = Delivery(DeliveryGuarantee.EXACTLY_ONCE, ("this program lives",))
+    waits_for_checkpoints: Final = True
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from abc import ABC, abstractmethod
 from array import array
 from collections import Counter, deque
@@ -18,9 +19,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from flinkformat.frozen import frozen
+from tidegate.api import ship
 from tidegate.api.rows.batches import shown
 from tidegate.config.spans import Span, millis_of
-from tidegate.connectors.shares import SplitListEnumerator
 from tidegate.errors import UserError, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 
 Position = TypeVar("Position")
 
+_LOG: Final = logging.getLogger(__name__)
 _PAUSE_S: Final = 1.0
+_TOLD_MS: Final = 30_000
 
 
 @frozen
@@ -68,6 +71,7 @@ class PollingSource(ABC, Generic[Position]):
     Each reader works on a copy of the object: attributes that `open` sets, such as a connection,
     are its own and need not be picklable. `open` and `poll` run on a thread of the reader's own and
     may block; `close` is called once none of them is under way. Calls of a reader never overlap.
+    `splits` and `start` run on a thread of the driver, once for a new job, and may block too.
     """
 
     bounded: bool = False
@@ -94,7 +98,7 @@ class PollingSource(ABC, Generic[Position]):
         """Reads the page at a position."""
 
     def splits(self) -> Sequence[str]:
-        """Names of the parts that can be read in parallel; called once, in the driver."""
+        """Names of the parts that can be read in parallel; not called on a restore."""
         return ("all",)
 
     def open(self) -> None:
@@ -105,14 +109,100 @@ class PollingSource(ABC, Generic[Position]):
 
     def enumerator(
         self, context: EnumeratorContext[PollingSplit], restored: bytes | None
-    ) -> SplitListEnumerator[PollingSplit]:
-        # A restore has positions, and needs no service to be there that knows the first ones.
-        first = self.start if restored is None else lambda _: None
-        splits = [PollingSplit(name, first(name)) for name in _names_of(self)]
-        return SplitListEnumerator(context, splits, restored)
+    ) -> PollingEnumerator:
+        return PollingEnumerator(self, context, restored)
 
     def reader(self, context: ReaderContext) -> PollingReader:
         return PollingReader(copy.copy(self), context)
+
+
+class PollingEnumerator:
+    """Asks a new job's source for its splits and their first positions, and deals them out.
+
+    restored: a list of splits; empty where they had not been found by the checkpoint. A restore has
+    positions, and needs no service to be there that knows the first ones.
+    """
+
+    def __init__(
+        self,
+        source: PollingSource[Any],
+        context: EnumeratorContext[PollingSplit],
+        restored: bytes | None,
+    ) -> None:
+        self._source = source
+        self._context = context
+        self._ready: set[int] = set()
+        self._shares: dict[int, list[PollingSplit]] = {}
+        self._found = bool(restored)
+        self._waited_ms = 0
+        if restored:
+            self._deal(_restored(restored))
+
+    def start(self) -> None:
+        if not self._found:
+            self._context.run_blocking(self._find, self._begin)
+            self._context.call_later(_TOLD_MS, self._tell)
+
+    def _find(self) -> object:
+        source = self._source
+        return [PollingSplit(name, source.start(name)) for name in _names_of(source)]
+
+    def _begin(self, found: object) -> None:
+        self._found = True
+        self._deal(cast("list[PollingSplit]", found))
+        for subtask in sorted(self._ready):
+            self._serve(subtask)
+
+    def _tell(self) -> None:
+        if not self._found:
+            self._waited_ms += _TOLD_MS
+            _LOG.warning(
+                "source '%s': splits() and start() have not returned for %d s, and nothing is read "
+                "before",
+                type(self._source).__name__,
+                self._waited_ms // 1000,
+            )
+            self._context.call_later(_TOLD_MS, self._tell)
+
+    def _deal(self, splits: Sequence[PollingSplit]) -> None:
+        readers = self._context.parallelism
+        # A reader that has splits that never end asks for no others: each is given its share.
+        self._shares = {reader: list(splits[reader::readers]) for reader in range(readers)}
+
+    def _serve(self, subtask: int) -> None:
+        self._context.assign(subtask, self._shares.pop(subtask, []))
+        self._context.no_more_splits(subtask)
+
+    def split_requested(self, subtask: int) -> None:
+        return  # readers are given their shares without asking
+
+    def add_back(self, subtask: int, splits: Sequence[PollingSplit]) -> None:
+        self._ready.discard(subtask)
+        self._shares[subtask] = [*splits, *self._shares.get(subtask, [])]
+
+    def reader_ready(self, subtask: int) -> None:
+        self._ready.add(subtask)
+        if self._found:
+            self._serve(subtask)
+
+    def snapshot(self, checkpoint: CheckpointId) -> bytes:
+        if not self._found:
+            return b""
+        left = [split for _, share in sorted(self._shares.items()) for split in share]
+        return ship.dumps(left, name="polling enumerator")
+
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _restored(data: bytes) -> list[PollingSplit]:
+    """Splits that no reader had. Raises RestoreRefused unless it is a list of such splits."""
+    name = "a list of splits"
+    left = cast("list[PollingSplit]", ship.restored(list, data, name=name))
+    for split in left:
+        ship.of_kind(PollingSplit, split, name=name)
+    return left
 
 
 class PollingReader:

@@ -220,7 +220,7 @@ def submitted(
         import_module("tidegate.upgrade.check").check_only(graph, os.environ[CHECK_VARIABLE])
     for node in stream_graph.nodes:
         node.operator.check()
-    warn(stream_graph, configuration, checkpointing=graph.settings.checkpoints.periodic)
+    warn(stream_graph, configuration, graph.settings.checkpoints)
     return make_runtime(configuration.copy()).submit(graph)
 
 

@@ -60,9 +60,9 @@ class StandardSinkTopologies:
     ) -> None:
         """One committer for what all subtasks of a sink have prepared.
 
-        It is called once for each completed checkpoint that has any, with all of them; and with all
-        of them again where a failure leaves it open whether that was done. committer: makes it,
-        in the slot; has to be picklable.
+        It is called once for each checkpoint that has any, with all of them: for an aborted one
+        ahead of the next that completes. Where a failure leaves it open whether that was done, it
+        is called with all of them again. committer: makes it, in the slot; has to be picklable.
 
         >>> StandardSinkTopologies.add_global_committer(committables, TableCommitter)
         """

@@ -137,6 +137,13 @@ CATALOGUE: Final = (
     ),
     Known(
         _OPERATOR,
+        "pendingCommittables",
+        _GAUGE,
+        "",
+        "Committables of a sink whose commit is not confirmed yet.",
+    ),
+    Known(
+        _OPERATOR,
         "numRecordsInErrors",
         _COUNTER,
         "",

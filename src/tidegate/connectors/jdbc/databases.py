@@ -249,7 +249,7 @@ class Session:
             self._database.begin(cursor)
             run(cursor)
             self._connection.commit()
-        except BadRecord:
+        except (BadRecord, StorageFailed):
             self.close()
             raise
         except Exception as error:

@@ -65,6 +65,12 @@ class KafkaSink:
             ),
         )
 
+    @property
+    def commits_within_ms(self) -> int | None:
+        """Time after which the brokers abort what is not committed; None without transactions."""
+        exactly_once = self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        return self.transaction_timeout_ms if exactly_once else None
+
     def check(self) -> None:
         """Checks the cluster and the settings.
 

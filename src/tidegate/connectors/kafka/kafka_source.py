@@ -154,7 +154,10 @@ class KafkaSourceBuilder:
         return self
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
-        """Reads all topics whose whole name matches a regular expression, including future ones."""
+        """Reads all topics whose whole name matches a regular expression, including future ones.
+
+        Kafka's own topics, such as ``__consumer_offsets``, are left out.
+        """
         self._subscriptions.append(Subscription(pattern=topic_pattern))
         return self
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import field
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from flinkformat.frozen import frozen
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+_OF_KAFKA: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own topics; a source that commits to one which it reads would feed itself for ever."""
 
 
 @frozen(order=True)
@@ -106,7 +109,7 @@ class Subscription:
 
     def includes(self, topic: str) -> bool:
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, topic) is not None
+            return topic not in _OF_KAFKA and re.fullmatch(self.pattern, topic) is not None
         return topic in self.named
 
     def includes_partition(self, place: KafkaTopicPartition) -> bool:

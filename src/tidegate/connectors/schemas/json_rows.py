@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
-import decimal
 import json
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
 
-from flinkformat.row import Row
+from tidegate.connectors.schemas.json_values import decoder_of, reader_of, writer_of
 from tidegate.connectors.schemas.messages import (
     DeserializationSchema,
     SerializationSchema,
@@ -19,13 +16,6 @@ from tidegate.connectors.schemas.messages import (
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import (
-    BIG_DEC,
-    BYTES,
-    SQL_DATE,
-    SQL_TIME,
-    SQL_TIMESTAMP,
-    ListTypeInfo,
-    MapTypeInfo,
     RowTypeInfo,
     TypeInformation,
     Types,
@@ -39,7 +29,8 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     """JSON objects as rows of a type; made by ``builder``.
 
     Fields that the type does not name are passed over, missing ones are None. Dates and times are
-    texts in ISO form, bytes are base64.
+    texts in ISO form, with or without a Z; an instant needs its zone. Bytes are base64. A decimal
+    has all digits of its number.
     """
 
     Builder: ClassVar[type[JsonRowDeserializationSchemaBuilder]]
@@ -50,7 +41,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         self._type = row_type
         self._fail_on_missing = fail_on_missing
         self.malformed = "skip" if ignore_errors else "fail"
-        self._reads: Callable[[Any], Any] | None = None
+        self._reads: Callable[[bytes], Any] | None = None
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchemaBuilder:
@@ -66,14 +57,13 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return None
 
     def parse(self, data: bytes) -> Any:
-        return self._row(msgspec.json.decode(data))
-
-    def _row(self, value: Any) -> object:
         if self._reads is None:
-            self._reads = _reader(self._type, self._fail_on_missing)
+            decode = decoder_of(self._type)
+            read = reader_of(self._type, fail_on_missing=self._fail_on_missing)
+            self._reads = lambda data: read(decode(data))
             self._converter = Converter(self._type)
         try:
-            return self._converter.batch([self._reads(value)])[0]
+            return self._converter.batch([self._reads(data)])[0]
         except Misfit as misfit:
             raise ValueError(str(misfit)) from None
 
@@ -121,12 +111,17 @@ class JsonRowDeserializationSchemaBuilder:
 
 
 class JsonRowSerializationSchema(SerializationSchema):
-    """Rows as JSON objects, fields in the order of the type; made by ``builder``."""
+    """Rows as JSON objects, fields in the order of the type; made by ``builder``.
+
+    A value that is not of its type is refused. Decimals are numbers, dates and times texts in ISO
+    form, bytes base64; NaN and infinite floats become null.
+    """
 
     Builder: ClassVar[type[JsonRowSerializationSchemaBuilder]]
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._type = row_type
+        self._write: Callable[[Any], bytes] | None = None
 
     @staticmethod
     def builder() -> JsonRowSerializationSchemaBuilder:
@@ -134,7 +129,17 @@ class JsonRowSerializationSchema(SerializationSchema):
         return JsonRowSerializationSchemaBuilder()
 
     def serialize(self, value: Any) -> bytes | None:
-        return msgspec.json.encode(_written(self._type, value))
+        if self._write is None:
+            encode = msgspec.json.Encoder(decimal_format="number").encode
+            write = writer_of(self._type)
+            self._write = lambda value: encode(write(value))
+        try:
+            return self._write(value)
+        except Misfit as misfit:
+            raise ValueError(str(misfit)) from None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_write": None}
 
 
 class JsonRowSerializationSchemaBuilder:
@@ -155,73 +160,6 @@ class JsonRowSerializationSchemaBuilder:
 
 JsonRowDeserializationSchema.Builder = JsonRowDeserializationSchemaBuilder
 JsonRowSerializationSchema.Builder = JsonRowSerializationSchemaBuilder
-
-
-def _of_text(parse: Callable[[str], object]) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        return parse(value) if isinstance(value, str) else value
-
-    return read
-
-
-_READS: Final[dict[TypeInformation, Callable[[Any], Any]]] = {
-    BYTES: _of_text(lambda text: base64.b64decode(text, validate=True)),
-    # A truth value is an int to Python, and no number to anybody else.
-    BIG_DEC: lambda value: decimal.Decimal(str(value)) if type(value) in (int, float) else value,
-    SQL_DATE: _of_text(datetime.date.fromisoformat),
-    SQL_TIME: _of_text(datetime.time.fromisoformat),
-    SQL_TIMESTAMP: _of_text(datetime.datetime.fromisoformat),
-}
-
-
-def _reader(type_info: TypeInformation, fail_on_missing: bool) -> Callable[[Any], Any]:
-    """Function that brings a decoded JSON value close enough to the type for its converter."""
-    if isinstance(type_info, RowTypeInfo):
-        return _row_reader(type_info, fail_on_missing)
-    if isinstance(type_info, ListTypeInfo):
-        element = _reader(type_info.element_type, fail_on_missing)
-        return lambda value: list(map(element, value)) if isinstance(value, list) else value
-    if isinstance(type_info, MapTypeInfo):
-        of = _reader(type_info.value_type, fail_on_missing)
-        return lambda value: (
-            {name: of(entry) for name, entry in cast("dict[Any, Any]", value).items()}
-            if isinstance(value, dict)
-            else value
-        )
-    return _READS.get(type_info, lambda value: value)
-
-
-def _row_reader(type_info: RowTypeInfo, fail_on_missing: bool) -> Callable[[Any], Any]:
-    names = tuple(type_info.get_field_names())
-    readers = [_reader(field, fail_on_missing) for field in type_info.get_field_types()]
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        fields = cast("dict[str, Any]", value)
-        if fail_on_missing and (missing := [name for name in names if name not in fields]):
-            raise ValueError(f"the fields {missing} are missing")
-        values: list[object] = [
-            None if fields.get(name) is None else reader(fields[name])
-            for name, reader in zip(names, readers, strict=True)
-        ]
-        return Row.named(names, values)
-
-    return read
-
-
-def _written(type_info: TypeInformation, value: Any) -> object:
-    if isinstance(type_info, RowTypeInfo) and value is not None:
-        values: Any = value.as_dict() if isinstance(value, Row) and value.names else value
-        names, types = type_info.get_field_names(), type_info.get_field_types()
-        if not isinstance(values, dict):
-            values = dict(zip(names, values, strict=True))
-        return {name: _written(of, values[name]) for name, of in zip(names, types, strict=True)}
-    if isinstance(type_info, ListTypeInfo) and value is not None:
-        return [_written(type_info.element_type, each) for each in value]
-    if isinstance(type_info, MapTypeInfo) and value is not None:
-        return {name: _written(type_info.value_type, each) for name, each in value.items()}
-    return value
 
 
 _FORMATS: Final = {

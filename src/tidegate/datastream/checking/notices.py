@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.api.operator import SourceOperator
-from tidegate.config.checkpointing import CHECKPOINT_DIRECTORY
+from tidegate.config.checkpointing import (
+    CHECKPOINT_DIRECTORY,
+    CHECKPOINT_INTERVAL,
+    CHECKPOINTS_AFTER_TASKS_FINISH,
+)
 from tidegate.config.configuration import closest_key, configuration_warnings
 from tidegate.config.warnings import SILENCED, Warn, process_warnings
 from tidegate.errors import GraphError
@@ -15,12 +19,13 @@ if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
     from tidegate.config.warnings import Warnings
     from tidegate.graph.stream_graph import StreamGraph
+    from tidegate.model.settings import CheckpointSettings
 
 
-def warn(graph: StreamGraph, configuration: Configuration, *, checkpointing: bool) -> None:
+def warn(graph: StreamGraph, configuration: Configuration, checkpoints: CheckpointSettings) -> None:
     """Log what a program sets or leaves out without seeing what comes of it.
 
-    Raises GraphError for a sink that would never show anything.
+    Raises GraphError for a sink that would never show anything, or not all.
     """
     warnings = process_warnings(configuration)
     for text in configuration_warnings(configuration):
@@ -33,11 +38,15 @@ def warn(graph: StreamGraph, configuration: Configuration, *, checkpointing: boo
             nearest=closest_key(key),
             where=where,
         )
-    if not checkpointing and configuration.get(CHECKPOINT_DIRECTORY) is None:
+    if not checkpoints.periodic and configuration.get(CHECKPOINT_DIRECTORY) is None:
         _check_sinks(graph, warnings)
+    if checkpoints.periodic and not checkpoints.after_tasks_finish:
+        _check_ends(graph)
+    if checkpoints.interval_ms is not None:
+        _check_interval(graph, checkpoints.interval_ms)
     _warn_of_sources(graph, warnings)
     _warn_of_no_sink(graph, warnings)
-    missing = graph.missing_uids() if checkpointing else {}
+    missing = graph.missing_uids() if checkpoints.periodic else {}
     if missing:
         warnings.warn(
             Warn.MISSING_UID,
@@ -64,6 +73,42 @@ def _check_sinks(graph: StreamGraph, warnings: Warnings) -> None:
                 remedy="Call env.enable_checkpointing(10_000). Where checkpoints are only taken on "
                 f"demand, set {CHECKPOINT_DIRECTORY.key}, or {SILENCED.key} to "
                 f"{Warn.NO_CHECKPOINTS.value}.",
+            )
+
+
+def _check_ends(graph: StreamGraph) -> None:
+    """Raises GraphError if a sink waits for a checkpoint that is not taken once a source ends."""
+    from tidegate.operators.sinks.sink import SinkHost
+
+    ending = [
+        node.name
+        for node in graph.nodes
+        if isinstance(node.operator, SourceOperator) and node.operator.bounded
+    ]
+    for node in graph.nodes:
+        if ending and isinstance(node.operator, SinkHost) and node.operator.waits_for_checkpoints:
+            raise GraphError(
+                f"'{node.name}' shows its output when a checkpoint is complete, and none is taken "
+                f"once '{ending[0]}' has ended: the output after the last one would never be seen",
+                where=f"sink '{node.name}', {CHECKPOINTS_AFTER_TASKS_FINISH.key}: false",
+                remedy=f"Leave {CHECKPOINTS_AFTER_TASKS_FINISH.key} at true, or take no "
+                "checkpoints: then sinks commit at the end.",
+            )
+
+
+def _check_interval(graph: StreamGraph, interval_ms: int) -> None:
+    """Raises GraphError if a sink's output would be lost before a checkpoint commits it."""
+    from tidegate.operators.sinks.sink import SinkHost
+
+    for node in graph.nodes:
+        limit_ms = node.operator.commits_within_ms if isinstance(node.operator, SinkHost) else None
+        if limit_ms is not None and interval_ms >= limit_ms:
+            raise GraphError(
+                f"A checkpoint is taken each {interval_ms / 1000:g} s, and '{node.name}' loses "
+                f"what is not committed within {limit_ms / 1000:g} s",
+                where=f"sink '{node.name}', {CHECKPOINT_INTERVAL.key}",
+                remedy="Take checkpoints more often; or let the sink wait longer, as with "
+                'set_property("transaction.timeout.ms", …) of a KafkaSink.',
             )
 
 

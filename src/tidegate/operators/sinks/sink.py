@@ -11,24 +11,32 @@ Checkpoints are committed in their order. One that was given up leaves its commi
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api.operator import Operator
-from tidegate.api.sink import CoordinatedSink, CoordinatedWriter, NotifiedWriter
+from tidegate.api.rows.batches import raised
+from tidegate.api.sink import CoordinatedSink
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import CommitFailed, WorldError
+from tidegate.metrics import MetricKind
 from tidegate.model.ids import CheckpointId
 from tidegate.model.topology import Delivery, DeliveryGuarantee
+from tidegate.operators.failures import user_code_failed
+from tidegate.operators.sinks.hosted_writer import HostedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output, Steps
-    from tidegate.api.sink import Committer, Sink, SinkWriter
+    from tidegate.api.sink import Committer, Sink
     from tidegate.model.elements import Batch, OperatorEvent
     from tidegate.model.ids import JobId
 
+_LOG: Final = logging.getLogger(__name__)
+_TOLD_S: Final = 30.0
+"""After so long without an answer, somebody may wonder what the job waits for."""
 _BACKOFF_FIRST_S: Final = 0.01
 _BACKOFF_MAX_S: Final = 1.0
 
@@ -55,6 +63,11 @@ class Commits:
         self._completed = max([begun, *self._held])
         self._committing = False
         self.recovered: asyncio.Future[None] | None = None
+        context.tasks.metrics.registry.tell(
+            "pendingCommittables",
+            MetricKind.GAUGE,
+            lambda: sum(map(len, list(self._held.values()))),
+        )
 
     def recover(self, then: Callable[[], None]) -> None:
         """Commits what the restored checkpoint held, if it held any, and calls back.
@@ -138,25 +151,43 @@ async def commit(
     """Commits, again where the world is at fault. name: of the operator. of: what holds them.
 
     remedy: help where what fails has none. Raises CommitFailed if that is impossible, or fails too
-    often.
+    often, UserCodeFailed for a mistake in the committer.
     """
     backoff_s = _BACKOFF_FIRST_S
     for left in reversed(range(retries + 1)):
         try:
-            await run_blocking(lambda: committer.commit(committables))
+            answer = asyncio.ensure_future(run_blocking(lambda: committer.commit(committables)))
+            await _told(answer, f"{len(committables)} committables of {of}", name)
             return
         except CommitFailed:
             raise
-        except WorldError as error:
+        except (WorldError, OSError) as error:
             if not left:
+                ours = error if isinstance(error, WorldError) else None
+                why = raised(error) if ours is None else ours.what
                 raise CommitFailed(
                     f"{len(committables)} committables of {of} could not be committed in "
-                    f"{retries + 1} tries: {error.what}",
+                    f"{retries + 1} tries: {why}",
                     where=f"operator '{name}'",
-                    remedy=error.remedy or remedy,
+                    remedy=(ours and ours.remedy) or remedy,
                 ) from error
+        except Exception as error:
+            raise user_code_failed(error, operator=name, call="commit") from error
         await asyncio.sleep(backoff_s)
         backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+
+async def _told(answer: asyncio.Future[object], what: str, name: str) -> None:
+    """Waits for a call of a committer, and tells of it while it does not return."""
+    waited_s = 0.0
+    try:
+        while not (await asyncio.wait((answer,), timeout=_TOLD_S))[0]:
+            waited_s += _TOLD_S
+            _LOG.warning("operator '%s' has been committing %s for %d s", name, what, waited_s)
+    except asyncio.CancelledError:
+        answer.cancel()
+        raise
+    answer.result()
 
 
 class Durability:
@@ -249,19 +280,29 @@ class SinkHost(Operator):
         committer.close()
         return True
 
+    @property
+    def commits_within_ms(self) -> int | None:
+        """Time within which output has to be committed, or it is lost; None for no limit."""
+        return getattr(self._sink, "commits_within_ms", None)
+
+    @property
+    def waits_for_checkpoints(self) -> bool:
+        """True if a job that takes checkpoints shows records only with a completed one."""
+        return self.commits or getattr(self._sink, "waits_for_checkpoints", False)
+
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        if isinstance(writer := self._made(), NotifiedWriter):
+        if (writer := self._made()) is not None:
             writer.on_complete(checkpoint)
 
     def on_event(self, event: OperatorEvent) -> None:
-        if isinstance(writer := self._made(), CoordinatedWriter):
+        if (writer := self._made()) is not None:
             writer.on_event(event)
 
     def close(self) -> None:
         if (writer := self._made()) is not None:
             writer.close()
 
-    def _made(self) -> SinkWriter | None:
+    def _made(self) -> HostedWriter | None:
         return getattr(self, "_writer", None)
 
 
@@ -271,7 +312,7 @@ class SinkOperator(SinkHost):
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self.declare(context)
-        self._writer: SinkWriter | None = None
+        self._writer: HostedWriter | None = None
         self._finished = False
         self._prepared: list[bytes] = []
         self._durability = Durability()
@@ -285,7 +326,7 @@ class SinkOperator(SinkHost):
 
     def _make_writer(self) -> None:
         restored = self._writer_state.get()
-        self._writer = self._sink.writer(SinkWriterContext(self._context), restored)
+        self._writer = HostedWriter(self._sink, SinkWriterContext(self._context), restored)
         # What it is given now lies behind these barriers. Their state was the restored one.
         for checkpoint in self._passed:
             self._prepare(end_of_input=False)
@@ -364,7 +405,7 @@ def writer_state(context: OperatorContext) -> OperatorListState[bytes]:
 
 
 def prepared_by(
-    writer: SinkWriter, context: OperatorContext, durability: Durability, *, end_of_input: bool
+    writer: HostedWriter, context: OperatorContext, durability: Durability, *, end_of_input: bool
 ) -> Sequence[bytes]:
     """Committables that a writer prepares; their durability under way is added."""
     prepared = writer.prepare_commit(end_of_input=end_of_input)

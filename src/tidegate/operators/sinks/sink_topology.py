@@ -15,6 +15,7 @@ from tidegate.api.sink import CommittableMessage
 from tidegate.errors import UserError
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
+from tidegate.operators.sinks.hosted_writer import HostedWriter
 from tidegate.operators.sinks.sink import (
     AllOf,
     Commits,
@@ -51,7 +52,7 @@ class SinkWriterOperator(SinkHost):
         self._durability = Durability()
         self._finished = False
         self._behind = 0
-        self._writer = self._sink.writer(SinkWriterContext(context), self._state.get())
+        self._writer = HostedWriter(self._sink, SinkWriterContext(context), self._state.get())
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         waiting = self._writer.write(batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.config.log import process_log
 from tidegate.operators.sinks.sink import SinkHost, commit
 from tidegate.slot.loop.beside import DaemonThreads
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from tidegate.operators.sinks.sink_topology import CommitterOperator
 
 _LOOK_S: Final = 0.5
-_LOOKS_UNTOLD: Final = 60
-"""After so many looks at a commit that is not done, somebody may wonder what the job waits for."""
 
 
 def clean_sinks(graph: JobGraph, job: JobId) -> None:
@@ -60,25 +57,19 @@ def commit_all(
                 of="all tasks",
             )
             try:
-                asyncio.run(_watched(work, ended_by, f"{graph.name}: {info.name}"))
+                asyncio.run(_watched(work, ended_by))
             finally:
                 threads.close()
                 committer.close()
 
 
 async def _watched(
-    work: Coroutine[object, object, None],
-    ended_by: Callable[[], TidegateError | None],
-    whose: str,
+    work: Coroutine[object, object, None], ended_by: Callable[[], TidegateError | None]
 ) -> None:
     """Waits for a commit; a call that does not return keeps neither the job nor the process."""
-    task, looks = asyncio.create_task(work), 0
+    task = asyncio.create_task(work)
     while not (await asyncio.wait((task,), timeout=_LOOK_S))[0]:
         if (error := ended_by()) is not None:
             task.cancel()
             raise error
-        looks += 1
-        if looks % _LOOKS_UNTOLD == 0:
-            waited_s = round(looks * _LOOK_S)
-            process_log().warning("a sink still commits", sink=whose, seconds=waited_s)
     await task
