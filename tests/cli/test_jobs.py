@@ -11,7 +11,7 @@ from tests.rest.world import JOB
 from tidegate.cli import jobs
 from tidegate.cli.jobs import JobFolder, JobState, KnownJob, state_of
 from tidegate.driver.client.door import DoorSign
-from tidegate.errors import UserError
+from tidegate.errors import DriverSilent, UserError
 from tidegate.ha.chain import JobRecord, claim_path, encode, place_path
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
@@ -50,11 +50,24 @@ def test_of_a_driver_that_tells_no_figures_the_status_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers: list[object] = ["RUNNING", {"status": "RESTARTING", "restarts": 2, "mood": "good"}]
-    monkeypatch.setattr(jobs, "ask_at", lambda sign, name, request: answers.pop(0))
+    monkeypatch.setattr(jobs, "ask_at", lambda sign, name, request, **_: answers.pop(0))
     record = JobRecord(JobId("j" * 32), Epoch(1), "t", (), CheckpointId(1))
     known = KnownJob("counts", record, DoorSign("here", 1, "/nowhere"))
     assert state_of(known) == JobState("RUNNING")
     assert state_of(known) == JobState("RESTARTING", restarts=2)
+
+
+def test_a_driver_that_says_nothing_is_told_as_such_and_its_job_may_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object, within_s: float) -> object:
+        raise DriverSilent(f"not answered for {within_s:g} s")
+
+    monkeypatch.setattr(jobs, "ask_at", silent)
+    put_sign(tmp_path, "")
+    folder = JobFolder(str(tmp_path))
+    assert state_of(folder.job("orders")) == JobState("not answering")
+    assert folder.lives("orders")
 
 
 def test_a_job_whose_records_are_elsewhere_is_known_by_its_sign(

@@ -14,8 +14,8 @@ from flinkformat.frozen import frozen
 from tidegate.config import checkpointing
 from tidegate.config.history import ARCHIVE_DIRECTORY
 from tidegate.config.load import load_configuration
-from tidegate.driver.client.door import DoorSign, ask_at, read_sign_at
-from tidegate.errors import ConfigError, FileMissing, TidegateError, UserError
+from tidegate.driver.client.door import ANSWER_SOON_S, DoorSign, ask_at, read_sign_at
+from tidegate.errors import ConfigError, DriverSilent, FileMissing, TidegateError, UserError
 from tidegate.ha.chain import newest_record
 from tidegate.ha.filesystem import FileSystemHaStore
 from tidegate.model.control import JobStatus
@@ -33,6 +33,9 @@ T = TypeVar("T")
 
 DRIVER_GONE: Final = "driver gone"
 """What is told of a job whose driver was killed."""
+
+NOT_ANSWERING: Final = "not answering"
+"""What is told of a job whose driver is stopped, or too busy."""
 
 ENDED: Final = frozenset(status.value for status in JobStatus if status.is_terminal)
 """What is told of jobs that are over."""
@@ -196,9 +199,12 @@ def state_of(job: KnownJob) -> JobState:
     if job.sign is None:
         return JobState("not reachable")
     try:
-        answered = ask_at(job.sign, job.name, {"do": "status", "figures": True})
+        request = {"do": "status", "figures": True}
+        answered = ask_at(job.sign, job.name, request, within_s=ANSWER_SOON_S)
     except UserError:
         return JobState(f"on {job.sign.host}")
+    except DriverSilent:
+        return JobState(NOT_ANSWERING)
     except TidegateError:
         return JobState(DRIVER_GONE)
     if not isinstance(answered, dict):

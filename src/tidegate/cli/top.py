@@ -10,8 +10,8 @@ import click
 from tidegate.cli.drawn import EVERY_S, drawn
 from tidegate.cli.jobs import folder_of
 from tidegate.cli.options import with_folder
-from tidegate.driver.client.door import ask_at
-from tidegate.errors import PeerLost
+from tidegate.driver.client.door import ANSWER_SOON_S, ask_at
+from tidegate.errors import DriverSilent, PeerLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +47,8 @@ def top(
         nonlocal found
         try:
             return _picture(found)
+        except DriverSilent:
+            raise
         except PeerLost:  # the job has ended, or another driver has taken it over
             found = folder.running(job)
             return _picture(found)
@@ -58,7 +60,7 @@ def top(
 
 
 def _picture(job: ReachableJob) -> Picture:
-    return cast("Picture", ask_at(job.sign, job.name, {"do": "picture"}))
+    return cast("Picture", ask_at(job.sign, job.name, {"do": "picture"}, within_s=ANSWER_SOON_S))
 
 
 def watch(ask: Callable[[], Picture], console: Console) -> None:
