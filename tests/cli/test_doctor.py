@@ -1,6 +1,7 @@
 """`tidegate doctor`: what is there, what is missing, and what to do about it."""
 
 import json
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,15 @@ def test_what_a_job_needs_and_is_missing_makes_it_end_with_1(tmp_path: Path) -> 
     assert "file/ck cannot be written to" in result.stdout
     assert "let this user write to" in result.stdout.partition("what to do:")[2]
     assert result.stdout.endswith("1 requirement missing\n")
+
+
+def test_a_folder_below_one_that_may_not_be_entered_is_missing(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    result = doctor("-D", f"execution.checkpointing.dir={closed}/ck")
+    may_enter = os.geteuid() == 0
+    assert result.exit_code == (0 if may_enter else 1)
+    assert ("ck cannot be written to" in result.stdout) is not may_enter
 
 
 def test_an_extra_is_missing_only_where_the_job_uses_it() -> None:

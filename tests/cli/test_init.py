@@ -43,9 +43,10 @@ def test_no_file_that_is_there_is_touched(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["conf.yaml"]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file/orders", "x" * 300])
+def test_a_folder_that_cannot_be_made_or_looked_into_is_told(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("")
-    result = init(tmp_path / "file" / "orders")
+    result = init(tmp_path / place)
     assert result.exit_code == 2
     assert "The project cannot be written" in result.stderr
 

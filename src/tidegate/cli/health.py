@@ -310,7 +310,8 @@ def _folders(settings: Configuration) -> Iterator[Finding]:
 def _folder(about: str, place: str) -> Finding:
     """Finding about a folder of this machine; a missing one is created when a job needs it."""
     folder = Path(place)
-    there = next(each for each in (folder, *folder.parents) if each.exists())
+    # What lies in a folder that may not be entered is as if it were not there.
+    there = next(each for each in (folder, *folder.parents) if os.access(each, os.F_OK))
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         remedy = f"Name another folder, or let this user write to {there}."
         return Finding(about, Verdict.MISSING, f"{folder} cannot be written to", remedy)

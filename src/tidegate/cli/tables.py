@@ -112,7 +112,8 @@ def _cut(text: str, width: int) -> str:
 
 
 def _terminal_width() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # None where it is closed
+    return shutil.get_terminal_size().columns if is_terminal else None
 
 
 def _cell(value: object) -> str:
