@@ -84,6 +84,30 @@ def test_an_extra_is_missing_only_where_the_job_uses_it() -> None:
     assert found(runtime="spark")["extra 'spark'"].verdict is Verdict.MISSING
 
 
+@pytest.mark.parametrize(
+    ("key", "kind", "extra"),
+    [
+        ("metrics.reporter.mine.factory.class", "prometheus", "prometheus"),
+        ("metrics.reporter.mine.factory.class", "opentelemetry", "opentelemetry"),
+        ("traces.reporter.mine.factory.class", "opentelemetry", "opentelemetry"),
+    ],
+)
+def test_the_client_of_a_reporter_is_missing_where_the_job_reports(
+    key: str, kind: str, extra: str
+) -> None:
+    prefix = key.removesuffix("factory.class")
+    more = {} if kind == "prometheus" else {f"{prefix}exporter.endpoint": "http://localhost:1"}
+    told = found(**{key: kind, **more})
+    assert told[f"extra '{extra}'"].verdict is Verdict.MISSING
+    assert found()[f"extra '{extra}'"].verdict is Verdict.ABSENT
+
+
+def test_a_runtime_that_nobody_supplies_is_missing() -> None:
+    result = doctor("--runtime", "nope")
+    assert result.exit_code == 1 and "'nope'" in result.stdout
+    assert found()["runtime"] == Finding("runtime", Verdict.OK, "local")
+
+
 def test_a_package_that_every_job_needs_is_missing_in_any_case() -> None:
     packages = found()["packages"]
     assert packages.verdict is Verdict.MISSING

@@ -112,3 +112,9 @@ def test_a_key_without_effect_says_why() -> None:
 def test_defaults_are_shown_on_demand() -> None:
     assert held("--all")["heartbeat.interval"]["value"] == "1 s"
     assert "nothing is set" in run("config", "show").stderr
+
+
+def test_settings_of_reporters_are_options() -> None:
+    key = "metrics.reporter.mine.factory.class"
+    assert held("-D", f"{key}=prometheus")[key]["note"] == ""
+    assert held("-D", "metrics.reporter.mine=x")["metrics.reporter.mine"]["note"] != ""

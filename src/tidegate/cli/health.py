@@ -20,10 +20,17 @@ from flinkformat.frozen import frozen
 from tidegate import __version__
 from tidegate.config import checkpointing, execution, high_availability, rest, slots, state_backend
 from tidegate.config.log import LEVEL_VARIABLE, LEVELS
+from tidegate.config.metrics import reporter_settings, span_reporters
 from tidegate.datastream.process.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE
-from tidegate.errors import TidegateError
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.graph.runtime import load_runtime
 from tidegate.loops.forms import VARIABLE as LOOPS_VARIABLE
 from tidegate.loops.forms import choose
+from tidegate.model.settings import (
+    OpenTelemetrySettings,
+    PrometheusPushSettings,
+    PrometheusSettings,
+)
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 from tidegate.transport.accepting import listening_at
@@ -156,6 +163,7 @@ def examine(
     """
     return [
         *_interpreter(),
+        _runtime(runtime),
         *_packages(_needed_extras(settings, runtime), installed),
         _loops(settings),
         _java(needed=runtime == "spark"),
@@ -186,7 +194,29 @@ def _needed_extras(settings: Configuration, runtime: str) -> set[str]:
         "rest": bool(settings.get(rest.REST_PORT) or settings.get(rest.REST_BIND_PORT)),
         "zookeeper": settings.get(high_availability.HIGH_AVAILABILITY) == "ZOOKEEPER",
     }
-    return {extra for extra, is_wanted in wanted.items() if is_wanted}
+    targets = [each.target for each in reporter_settings(settings)]
+    return {extra for extra, is_wanted in wanted.items() if is_wanted}.union(
+        *map(_clients_of, [*targets, *span_reporters(settings)])
+    )
+
+
+def _clients_of(target: object) -> set[str]:
+    """The extra with the client that a reporter of this kind reports with."""
+    match target:
+        case PrometheusSettings() | PrometheusPushSettings():
+            return {"prometheus"}
+        case OpenTelemetrySettings():
+            return {"opentelemetry"}
+        case _:
+            return set()
+
+
+def _runtime(name: str) -> Finding:
+    try:
+        load_runtime(name)
+    except ConfigError as error:
+        return Finding("runtime", Verdict.MISSING, error.what, error.remedy)
+    return Finding("runtime", Verdict.OK, name)
 
 
 def _packages(needed: set[str], installed: Callable[[str], str | None]) -> Iterator[Finding]:
