@@ -1,5 +1,6 @@
 """`tidegate init`: projects that work as they come."""
 
+import ast
 import json
 import os
 import subprocess
@@ -25,6 +26,18 @@ def test_a_project_has_a_job_a_test_settings_and_a_readme(tmp_path: Path) -> Non
     written = {path.name for path in (tmp_path / "orders").iterdir()}
     assert written == {"job.py", "test_job.py", "conf.yaml", "README.md", ".gitignore"}
     assert 'env.execute("orders")' in (tmp_path / "orders" / "job.py").read_text()
+
+
+def test_a_name_with_quotes_makes_a_job_that_compiles(tmp_path: Path) -> None:
+    for name in ('my "j', "back\\slash", "grün"):
+        assert init(tmp_path / name).exit_code == 0
+        program = (tmp_path / name / "job.py").read_text(encoding="utf-8")
+        executed = next(
+            node.args[0]
+            for node in ast.walk(ast.parse(program))
+            if isinstance(node, ast.Call) and "execute" in ast.unparse(node.func)
+        )
+        assert ast.literal_eval(executed) == name
 
 
 def test_what_was_written_comes_as_json(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -56,7 +57,7 @@ def init(folder: Path, source: bool, as_json: bool) -> None:
     """
     name = folder.absolute().name
     texts = files("tidegate.cli") / "project"
-    blanks = {"name": name, **(_READ if source else _GENERATED)}
+    blanks = {"name": name, "literal": json.dumps(name), **(_READ if source else _GENERATED)}
     written = {**_FILES, **(_SOURCE if source else {})}
     try:
         there = [file for file in written if (folder / file).exists()]
