@@ -23,7 +23,8 @@ TidegateError                     carries what, where, remedy; pickles, since it
 │  │  ├─ FileMissing              there is no such file
 │  │  └─ TooManyOpenFiles         there is no descriptor for another file or connection
 │  ├─ PeerLost                    a connection broke
-│  │  └─ DriverUnreachable        a slot's process cannot connect to the driver
+│  │  ├─ DriverUnreachable        a slot's process cannot connect to the driver
+│  │  └─ DriverSilent             a driver is there, and does not answer
 │  ├─ SlotLost                    a slot is gone
 │  ├─ SlotsMissing                the slots asked for did not come
 │  └─ CommitFailed                a sink could not commit
@@ -261,6 +262,10 @@ class PeerLost(WorldError):
 
 class DriverUnreachable(PeerLost):
     """The process of a slot cannot connect to the driver."""
+
+
+class DriverSilent(PeerLost):
+    """A driver is there, and does not answer: it is stopped, or too busy."""
 
 
 class SlotLost(WorldError):

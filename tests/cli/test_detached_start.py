@@ -284,3 +284,21 @@ def test_a_program_without_a_job_tells_nothing() -> None:
         with detached.telling_start(writing):
             assert tells()
         assert told.read() == b"" and not tells()
+
+
+def test_ctrl_c_says_how_to_reach_the_program_that_goes_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: list[subprocess.Popen[bytes]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(detached, "_told_by", interrupted)
+    with pytest.raises(click.exceptions.Exit) as ended:
+        started_as(tmp_path, monkeypatch, "time.sleep(600)")
+    [process] = processes
+    assert ended.value.exit_code == 130 and process.poll() is None
+    said = capsys.readouterr().err
+    assert f"kill {process.pid}" in said and str(tmp_path / "job.log") in said

@@ -1,6 +1,7 @@
 """`tidegate doctor`: what is there, what is missing, and what to do about it."""
 
 import json
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,15 @@ def test_what_a_job_needs_and_is_missing_makes_it_end_with_1(tmp_path: Path) -> 
     assert result.stdout.endswith("1 requirement missing\n")
 
 
+def test_a_folder_below_one_that_may_not_be_entered_is_missing(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    result = doctor("-D", f"execution.checkpointing.dir={closed}/ck")
+    may_enter = os.geteuid() == 0
+    assert result.exit_code == (0 if may_enter else 1)
+    assert ("ck cannot be written to" in result.stdout) is not may_enter
+
+
 def test_an_extra_is_missing_only_where_the_job_uses_it() -> None:
     assert found()["extra 'rocksdb'"].verdict is Verdict.ABSENT
     lacking = found(state_backend_type="rocksdb")["extra 'rocksdb'"]
@@ -72,6 +82,30 @@ def test_an_extra_is_missing_only_where_the_job_uses_it() -> None:
         "pip install 'tidegate[rocksdb]'",
     )
     assert found(runtime="spark")["extra 'spark'"].verdict is Verdict.MISSING
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "extra"),
+    [
+        ("metrics.reporter.mine.factory.class", "prometheus", "prometheus"),
+        ("metrics.reporter.mine.factory.class", "opentelemetry", "opentelemetry"),
+        ("traces.reporter.mine.factory.class", "opentelemetry", "opentelemetry"),
+    ],
+)
+def test_the_client_of_a_reporter_is_missing_where_the_job_reports(
+    key: str, kind: str, extra: str
+) -> None:
+    prefix = key.removesuffix("factory.class")
+    more = {} if kind == "prometheus" else {f"{prefix}exporter.endpoint": "http://localhost:1"}
+    told = found(**{key: kind, **more})
+    assert told[f"extra '{extra}'"].verdict is Verdict.MISSING
+    assert found()[f"extra '{extra}'"].verdict is Verdict.ABSENT
+
+
+def test_a_runtime_that_nobody_supplies_is_missing() -> None:
+    result = doctor("--runtime", "nope")
+    assert result.exit_code == 1 and "'nope'" in result.stdout
+    assert found()["runtime"] == Finding("runtime", Verdict.OK, "local")
 
 
 def test_a_package_that_every_job_needs_is_missing_in_any_case() -> None:

@@ -1,5 +1,6 @@
 """`tidegate init`: projects that work as they come."""
 
+import ast
 import json
 import os
 import subprocess
@@ -27,6 +28,18 @@ def test_a_project_has_a_job_a_test_settings_and_a_readme(tmp_path: Path) -> Non
     assert 'env.execute("orders")' in (tmp_path / "orders" / "job.py").read_text()
 
 
+def test_a_name_with_quotes_makes_a_job_that_compiles(tmp_path: Path) -> None:
+    for name in ('my "j', "back\\slash", "grün"):
+        assert init(tmp_path / name).exit_code == 0
+        program = (tmp_path / name / "job.py").read_text(encoding="utf-8")
+        executed = next(
+            node.args[0]
+            for node in ast.walk(ast.parse(program))
+            if isinstance(node, ast.Call) and "execute" in ast.unparse(node.func)
+        )
+        assert ast.literal_eval(executed) == name
+
+
 def test_what_was_written_comes_as_json(tmp_path: Path) -> None:
     result = init("--json", "--source", tmp_path / "orders")
     said = json.loads(result.stdout)
@@ -43,9 +56,10 @@ def test_no_file_that_is_there_is_touched(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["conf.yaml"]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file/orders", "x" * 300])
+def test_a_folder_that_cannot_be_made_or_looked_into_is_told(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("")
-    result = init(tmp_path / "file" / "orders")
+    result = init(tmp_path / place)
     assert result.exit_code == 2
     assert "The project cannot be written" in result.stderr
 

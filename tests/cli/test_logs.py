@@ -114,6 +114,14 @@ def test_records_are_lines_in_the_colour_of_their_level(tmp_path: Path) -> None:
     assert broke.startswith(RED) and trace.startswith("KeyError: 1")
 
 
+def test_a_terminal_obeys_nothing_that_a_record_says(tmp_path: Path) -> None:
+    client = Logging()
+    client.tells(record("a\x1b[2J\tb\rc\ud83d", trace="line 1\nline 2\x9b1m"))
+    with reached(tmp_path, client):
+        told = shown(tmp_path)
+    assert "a\\x1b[2J\tb\\x0dc\\ud83d" in told.stdout and "\nline 2\\x9b1m\n" in told.stdout
+
+
 def test_records_are_chosen_by_step_level_text_and_number(tmp_path: Path) -> None:
     client = Logging()
     client.tells(

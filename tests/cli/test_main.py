@@ -1,8 +1,10 @@
 """Commands, errors and exit codes of the command line."""
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +13,8 @@ from click.testing import CliRunner, Result
 from tidegate import __version__
 from tidegate.cli.main import SECTIONS, Commands, commands
 from tidegate.errors import ConfigError, JobFailed
+
+TIDEGATE = [sys.executable, "-m", "tidegate"]
 
 
 def command_that_raises(error: BaseException) -> Callable[..., Result]:
@@ -107,6 +111,21 @@ def test_debug_lets_an_error_through_with_its_traceback() -> None:
     error = ConfigError("It is blue")
     result = command_that_raises(error)("--debug")
     assert result.exception is error
+
+
+def test_output_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """As to a full disk."""
+    command = f"ulimit -f 0; {shlex.join([*TIDEGATE, 'options'])} > {tmp_path}/options"
+    ran = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 1
+    assert "The system has refused a call: File too large" in ran.stderr
+    assert "Traceback" not in ran.stderr and "ignored" not in ran.stderr
+
+
+def test_a_closed_output_is_no_error() -> None:
+    command = shlex.join([*TIDEGATE, "options"])
+    ran = subprocess.run(["sh", "-c", f"{command} >&-"], stderr=subprocess.PIPE, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_ctrl_c_exits_with_130() -> None:

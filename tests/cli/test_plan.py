@@ -53,6 +53,17 @@ def test_the_plan_comes_as_json_in_flinks_form_and_as_a_diagram(script: Path) ->
     assert run("plan", "--mermaid", script).stdout.startswith("flowchart LR\n")
 
 
+@pytest.mark.parametrize("command", [["plan"], ["config", "show"]], ids=" ".join)
+def test_a_program_that_exits_before_its_job_has_no_plan(
+    tmp_path: Path, command: list[str]
+) -> None:
+    script = tmp_path / "quits.py"
+    script.write_text("import sys\nsys.exit(0)\n")
+    result = run(*command, script)
+    assert result.exit_code == 2
+    assert "executed no job before it called sys.exit(0)" in result.stderr
+
+
 def test_a_program_without_a_job_has_no_plan(script: Path) -> None:
     result = run("plan", script, "--dry")
     assert result.exit_code == 2
@@ -101,3 +112,9 @@ def test_a_key_without_effect_says_why() -> None:
 def test_defaults_are_shown_on_demand() -> None:
     assert held("--all")["heartbeat.interval"]["value"] == "1 s"
     assert "nothing is set" in run("config", "show").stderr
+
+
+def test_settings_of_reporters_are_options() -> None:
+    key = "metrics.reporter.mine.factory.class"
+    assert held("-D", f"{key}=prometheus")[key]["note"] == ""
+    assert held("-D", "metrics.reporter.mine=x")["metrics.reporter.mine"]["note"] != ""

@@ -54,6 +54,17 @@ def test_a_script_runs_as_main_with_its_arguments_and_the_modules_beside_it(scri
     assert seen["settings"] == {}
 
 
+def test_a_link_to_a_script_finds_the_modules_beside_the_script(tmp_path: Path) -> None:
+    """As with Python."""
+    (tmp_path / "beside_the_script.py").write_text("ANSWER = 43\n")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, beside_the_script as b\nprint(b.ANSWER, *sys.argv)\n")
+    link = tmp_path / "elsewhere" / "link.py"
+    link.parent.mkdir()
+    link.symlink_to(script)
+    assert run(link).stdout == f"43 {link}\n"
+
+
 def test_options_become_the_settings_of_every_environment(script: Path) -> None:
     seen = shown(
         run(

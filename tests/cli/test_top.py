@@ -13,6 +13,7 @@ from rich.console import Console
 
 from tests.cli.reached import reached
 from tests.e2e.watch import until
+from tests.rest.left import HERE
 from tests.rest.served import Served
 from tests.rest.shown import READER, READS, VIEW
 from tests.rest.world import EMPTY, JOB
@@ -23,7 +24,9 @@ from tidegate.cli.main import commands
 from tidegate.cli.top import watch
 from tidegate.config.configuration import Configuration
 from tidegate.datastream.process.interrupts import running_jobs
+from tidegate.driver.client.door import DoorSign
 from tidegate.errors import PeerLost
+from tidegate.model.control import JobStatus
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from tidegate.telemetry.picture import picture
 
@@ -139,6 +142,24 @@ def test_a_job_is_watched_until_it_cannot_be_asked(monkeypatch: pytest.MonkeyPat
     with console.capture() as drawing, pytest.raises(PeerLost):
         watch(ask, console)
     assert "orders again" in drawing.get()
+
+
+@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.RUNNING])
+def test_watching_ends_well_with_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: JobStatus
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    running, former = JobFolder.running, [ReachableJob("orders", DoorSign(HERE, 1, "/nowhere"))]
+    monkeypatch.setattr(
+        JobFolder, "running", lambda *asked: former.pop() if former else running(*asked)
+    )
+    with reached(tmp_path, Served(), status=status):
+        pass  # its driver has ended, or was killed
+    told = CliRunner().invoke(commands, ["top", "orders", "-d", str(tmp_path)])
+    if status is JobStatus.FINISHED:
+        assert told.exit_code == 0 and "the job has ended: FINISHED" in told.stdout
+    else:
+        assert told.exit_code == 2 and "cannot be reached" in told.stderr
 
 
 def test_how_far_event_time_is_behind_is_drawn() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import tempfile
 import threading
@@ -16,12 +17,21 @@ import structlog
 
 from tests.datastream.fakes import Client
 from tidegate.api.job import CheckpointDone
-from tidegate.driver.client.door import Door, DoorSign, answer, ask_at, read_sign
+from tidegate.driver.client import door as doors
+from tidegate.driver.client.door import Door, DoorSign, answer, ask_at, follow_log, read_sign
 from tidegate.driver.telling import watching
-from tidegate.errors import ConfigError, FormatError, PeerLost, TidegateError, UserError
+from tidegate.errors import (
+    ConfigError,
+    DriverSilent,
+    FormatError,
+    PeerLost,
+    TidegateError,
+    UserError,
+)
 from tidegate.jobmaster.view import StopView, WaitView
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, SlotId
+from tidegate.model.logs import LogPage
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -196,6 +206,49 @@ def test_a_driver_that_breaks_off_before_its_answer_is_gone(
     with pytest.raises(PeerLost, match="does not answer"):
         ask_at(sign_in(tmp_path), JOB, {"do": "stop", "drain": False}, tell=told.append)
     assert len(told) == 1
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[DoorSign]:
+    """The door of a driver that was stopped, as by Ctrl-Z: the system takes calls, nobody reads."""
+    for limit in ("ANSWER_SOON_S", "QUIET_S"):
+        monkeypatch.setattr(doors, limit, 0.05)
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+    try:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(folder / "door"))
+            bound.listen(1)
+            yield DoorSign(socket.gethostname(), 77, str(folder / "door"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_driver_that_is_stopped_is_not_waited_for(stopped: DoorSign) -> None:
+    with pytest.raises(DriverSilent, match=r"not answered for 0\.05 s") as told:
+        ask_at(stopped, JOB, {"do": "status"}, within_s=0.05)
+    assert "kill -CONT" in told.value.remedy
+    request = {"filter": {}, "follow": True}
+    with pytest.raises(DriverSilent):
+        next(follow_log(stopped, JOB, request))
+    with pytest.raises(DriverSilent):  # more calls than the system keeps for it
+        ask_at(stopped, JOB, {"do": "status"}, within_s=0.05)
+
+
+def test_whoever_waits_for_long_is_told_that_the_driver_says_nothing(stopped: DoorSign) -> None:
+    told = list[str]()
+    with pytest.raises(DriverSilent):
+        ask_at(stopped, JOB, {"do": "stop"}, tell=told.append, within_s=0.15)
+    assert told == [
+        "stop: not done; the driver, process 77, has not answered for 0.05 s",
+        "stop: not done; the driver, process 77, has not answered for 0.1 s",
+    ]
+
+
+def test_the_first_page_of_a_log_that_is_followed_comes_at_once(client: Saving) -> None:
+    client.log = lambda *_, after=None, limit=0: LogPage((), 5)  # type: ignore[attr-defined]
+    client.get_job_execution_result = Future  # type: ignore[method-assign,assignment]
+    pages = answer(client, {"do": "log", "filter": {}, "follow": True})
+    assert next(pages) == {"page": {"after": 5, "records": []}}
 
 
 def test_a_place_that_is_no_door_is_left_alone(tmp_path: Path, client: Saving) -> None:

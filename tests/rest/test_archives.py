@@ -141,6 +141,8 @@ def test_failures_of_an_archive_are_as_many_as_are_asked_for() -> None:
     assert asked(f"{AT}/exceptions")["exceptionHistory"]["truncated"] is False
     with pytest.raises(BadRequest):
         asked(f"{AT}/exceptions", maxExceptions="²")
+    with pytest.raises(BadRequest):
+        asked(f"{AT}/exceptions", maxExceptions="9" * 5_000)
 
 
 def test_a_job_whose_driver_is_gone_says_so_wherever_its_state_is_shown() -> None:

@@ -19,7 +19,7 @@ from tests.rest.left import driver, put_archive, put_sign
 from tests.rest.world import JOB
 from tidegate.clock import SystemClock
 from tidegate.model.control import JobStatus
-from tidegate.model.ids import Epoch
+from tidegate.model.ids import Epoch, JobId
 from tidegate.model.settings import TlsStores
 from tidegate.rest.cluster import asking
 from tidegate.rest.cluster.asking import Asking
@@ -232,6 +232,29 @@ def test_damaged_files_hide_no_other_job(stack: ExitStack, tmp_path: Path) -> No
     damaged.write_text("{")
     with capture_logs() as logged:
         assert seen(tmp_path).live
+    assert [each["log_level"] for each in logged] == ["warning"]
+
+
+def test_a_sign_with_an_address_that_is_none_hides_no_other_job(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    put_sign(tmp_path, driver(stack).url)
+    put_sign(tmp_path, "http://[::1", name="broken", job="f" * 32)
+    jobs = look(tmp_path, lambda known: known.all())
+    assert [job.found.id for job in jobs if job.live] == [JOB]
+
+
+@pytest.mark.parametrize("time", ["5", "Infinity", "null"])
+def test_an_archive_with_a_time_that_is_none_hides_no_other_job(tmp_path: Path, time: str) -> None:
+    for job in (JOB, JobId("f" * 32)):
+        put_archive(tmp_path, JobStatus.FINISHED, job)
+    broken = tmp_path / paths.history_folder() / ("f" * 32)
+    shown = '\\"end-time\\":5000'
+    assert shown in broken.read_text()
+    text = '\\"5\\"' if time == "5" else time
+    broken.write_text(broken.read_text().replace(shown, f'\\"end-time\\":{text}'))
+    with capture_logs() as logged:
+        assert seen(tmp_path).found.id == JOB
     assert [each["log_level"] for each in logged] == ["warning"]
 
 

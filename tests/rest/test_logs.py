@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,9 +35,14 @@ LINE = LogRecord(3_000, 20, STDOUT, "printed", operator="look up", slot=SLOT, st
 
 
 @pytest.fixture
-def rest() -> Iterator[Rest]:
+def served() -> Served:
     served = Served()
     served.shown = VIEW
+    return served
+
+
+@pytest.fixture
+def rest(served: Served) -> Iterator[Rest]:
     served.logged.log.info("checkpoint completed", checkpoint=7)
     served.logged.heard(Logged(SLOT, (LOOKUP, LINE)))
     with structlog.testing.capture_logs():
@@ -63,6 +69,15 @@ def test_the_driver_and_each_slot_have_files(rest: Rest) -> None:
     assert log == {"name": "slot.log", "size": len(text.encode()), "mtime": 3_000}
     assert rest.text(f"{at}/stdout") == rest.text(f"{at}/logs/slot.out") == "printed\n"
     assert lines["size"] == len("printed\n")
+
+
+def test_half_a_surrogate_pair_is_in_nobodys_way(rest: Rest, served: Served) -> None:
+    odd = replace(LINE, text="half \ud83d a pair")
+    served.logged.heard(Logged(SLOT, (odd,)))
+    for path in (f"/taskmanagers/{SLOT}/stdout", f"/jobs/{JOB}/log?format=text"):
+        text = rest.text(path)
+        assert "printed" in text and "half ? a pair" in text
+    assert "half \ud83d a pair" in messages(rest, "")
 
 
 def test_a_slot_that_has_logged_nothing_has_empty_files(rest: Rest) -> None:

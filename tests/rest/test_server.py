@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -26,6 +26,7 @@ from tidegate.rest.messages import response
 from tidegate.rest.server import RestServer
 from tidegate.rest.shapes.finite import finite
 from tidegate.rest.shapes.metric_shapes import answer
+from tidegate.testing.clock import ManualClock, ManualLoop
 
 
 @pytest.fixture
@@ -145,6 +146,40 @@ def test_half_a_request_is_not_waited_for_long(
     assert answer.startswith(b"HTTP/1.1 408" if b"POST" in half else b"")
     Rest(server.url)
     server.shut()
+
+
+class _Link:
+    """A connection over which some bytes of an answer have still to go, and its guest."""
+
+    def __init__(self, unsent: int) -> None:
+        self.unsent = unsent
+        self.is_cut = False
+        self.transport = self
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def cut(self) -> None:
+        self.is_cut = True
+
+
+@pytest.mark.parametrize(
+    ("unsent", "looks"),
+    [((0,), 1), ((9, 9), 2), ((9, 4, 2, 0, 0), 5), ((9, 9, 4), 2)],
+    ids=["no request", "nobody reads", "read slowly", "read too late"],
+)
+def test_an_answer_is_not_cut_off_while_it_is_read(unsent: tuple[int, ...], looks: int) -> None:
+    clock, link, looked = ManualClock(), _Link(unsent[0]), 0
+    patience = Patience(10.0)
+    with closing(ManualLoop(clock)) as loop:
+        loop.on(lambda: patience.came(link, link))  # type: ignore[arg-type]
+        for link.unsent in unsent:
+            if link.is_cut:
+                break
+            clock.advance(10_000)
+            loop.run_ready()
+            looked += 1
+    assert link.is_cut and looked == looks
 
 
 def test_a_connection_serves_one_request_after_the_other(server: RestServer) -> None:

@@ -1,9 +1,11 @@
 """What reporters send, and what stands in their way."""
 
 import json
+import math
 import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +28,7 @@ from tidegate.model.settings import (
     PrometheusSettings,
     ReporterSettings,
 )
-from tidegate.telemetry.reporters.json_lines import JsonLines
+from tidegate.telemetry.reporters.json_lines import JsonLines, line
 from tidegate.telemetry.reporters.opentelemetry import OpenTelemetryReporter, OpenTelemetrySpans
 from tidegate.telemetry.reporters.prometheus import PrometheusPort, PrometheusPush
 from tidegate.telemetry.reporting import MetricReporting
@@ -140,6 +142,15 @@ def test_each_metric_is_a_line_of_json(tmp_path: Path) -> None:
         ConfigError, match=r"(?s)cannot write its file.*metrics\.reporter\.lines\.path"
     ):
         JsonLines("lines", JsonLinesSettings(str(tmp_path / "none" / "told.jsonl")))
+
+
+def test_numbers_that_json_lacks_are_null_wherever_they_stand() -> None:
+    meter, spread = (
+        json.loads(line(replace(ALL[1], value=value), 5))["value"]
+        for value in (Metered(7, math.nan), Spread(count=1, mean=math.inf))
+    )
+    assert meter == {"count": 7, "rate": None}
+    assert spread["mean"] is None and spread["count"] == 1
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """The harness for users' functions: it does what the engine would, and nothing by itself."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tidegate import (
@@ -320,3 +322,66 @@ def test_no_checkpoint_is_taken_in_the_middle_of_what_a_step_waits_for() -> None
             harness.snapshot()
         harness.advance_time(10)
         assert harness.snapshot().states
+
+
+class Waits(AsyncFunction[int, int]):
+    """Answers after 10 ms."""
+
+    async def async_invoke(self, value: int) -> list[int]:
+        await asyncio.sleep(0.01)
+        return [value + 1]
+
+
+def waits(stream: DataStream[int]) -> DataStream[int]:
+    return AsyncDataStream.unordered_wait(stream, Waits(), Time.seconds(1))
+
+
+def test_a_harness_works_beside_a_running_loop() -> None:
+    """As in a cell of a notebook."""
+
+    async def cell() -> list[int]:
+        with OperatorHarness(waits) as harness:
+            harness.process(1)
+            assert harness.take() == []
+            harness.advance_time(10)
+            return harness.take()
+
+    assert asyncio.run(cell()) == [2]
+
+
+def test_a_harness_is_closed_once_and_says_that_it_is() -> None:
+    with OperatorHarness(lambda stream: stream.map(str)) as harness:
+        harness.close()
+    harness.close()
+    for call in (lambda: harness.process(1), harness.snapshot, harness.end):
+        with pytest.raises(GraphError, match="The harness is closed"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda harness: harness.process_all([1, 2], [5]), "2 records and 1 timestamps"),
+        (lambda harness: harness.process(1, 1.5), r"A timestamp is 1\.5"),
+        (lambda harness: harness.process(1, "5"), "A timestamp is '5'"),
+        (lambda harness: harness.watermark(0.5), r"The watermark is 0\.5"),
+        (lambda harness: harness.advance_time(-5_000), "cannot go back by 5000 ms"),
+    ],
+)
+def test_times_that_cannot_be_are_refused_before_anything_happens(
+    call: Callable[[OperatorHarness], None], told: str
+) -> None:
+    with OperatorHarness(lambda stream: stream.map(str)) as harness:
+        with pytest.raises(GraphError, match=told):
+            call(harness)
+        assert harness.take() == [] and harness.clock.wall_ms() == 0
+
+
+def test_an_arrow_batch_takes_times_that_are_columns() -> None:
+    batch = pa.record_batch({"n": [1, 2]})
+    with OperatorHarness(lambda stream: stream.map(lambda row: row["n"])) as harness:
+        harness.process_batch(batch, np.array([5, 6]))
+        harness.process_batch(batch.slice(0, 0), [])
+        with pytest.raises(GraphError, match="2 records and 3 timestamps"):
+            harness.process_batch(batch, [5, 6, 7])
+        assert harness.output == [(1, 5), (2, 6)]

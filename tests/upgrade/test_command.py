@@ -16,6 +16,8 @@ from tidegate import StreamExecutionEnvironment
 print("a word of the program's own")
 if sys.argv[1] == "fail":
     raise OSError("no such table")
+if sys.argv[1] == "exit":
+    sys.exit("no input given")
 if sys.argv[1] != "nothing":
     env = StreamExecutionEnvironment.{make}()
     build(env, Plan(keeper=sys.argv[1], folder="nowhere"))
@@ -87,6 +89,7 @@ def test_a_program_that_chooses_its_runtime_is_not_started_either(
     ("args", "text"),
     [
         (["nothing"], "has executed no job"),
+        (["exit"], "has executed no job before it called sys.exit('no input given')"),
         (["fail"], "no such table"),
     ],
 )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.options import AS_PROGRAM, with_program, with_settings
+from tidegate.cli.plan import no_job
 from tidegate.cli.run import pyflink_modules, run_program, settings_of
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
 from tidegate.datastream.program import CHECK_VARIABLE
-from tidegate.errors import ConfigError
 from tidegate.upgrade.check import Checked
 
 if TYPE_CHECKING:
@@ -73,12 +73,10 @@ def check(
         report = done.report
     except click.exceptions.Exit as failed:
         raise click.exceptions.Exit(NOT_JUDGED) from failed
+    except SystemExit as ended:
+        raise no_job(script, "check", ended) from ended
     else:
-        raise ConfigError(
-            "The program has executed no job, so there is nothing to check",
-            where=str(script),
-            remedy="Pass the arguments with which it runs a job.",
-        )
+        raise no_job(script, "check")
     click.echo(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if not report.fits:
         raise click.exceptions.Exit(REFUSED)

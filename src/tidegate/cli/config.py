@@ -17,6 +17,7 @@ from tidegate.cli.tables import show as show_table
 from tidegate.config.configuration import ALL, by_key
 from tidegate.config.flink_keys import FLINK_ONLY
 from tidegate.config.load import load_configuration, read_dynamic
+from tidegate.config.metrics import is_of_reporter
 from tidegate.config.option import HIDDEN, is_secret
 from tidegate.datastream.process.outside import CONFIGURATION_VARIABLE
 
@@ -105,7 +106,7 @@ class _Held:
 
 
 def _note(key: str) -> str:
-    if by_key(key) is not None:
+    if by_key(key) is not None or is_of_reporter(key):
         return ""
     if key in FLINK_ONLY:
         return "Flink reads it, Tidegate does not"

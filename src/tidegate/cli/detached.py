@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -51,7 +52,8 @@ def start_detached(
     """Starts ``tidegate run`` once more; returns when its job runs, and says so.
 
     given: its arguments. settings: of the command line and the file. Raises UserError if the log
-    cannot be written, and Exit with the program's code if it ends before its job runs.
+    cannot be written, and Exit: with the program's code if it ends before its job runs, with 130
+    after Ctrl-C, behind which the program goes on.
     """
     reading, writing = os.pipe()
     log = (log_file or Path(f"{script.stem}-{os.getpid()}.log")).absolute()
@@ -79,6 +81,11 @@ def start_detached(
         os.close(writing)
     try:
         told = _told_by(process, reading)
+    except KeyboardInterrupt:
+        click.echo("interrupted; the program goes on in the background:", err=True)
+        click.echo(f"  process  {process.pid}, which 'kill {process.pid}' ends", err=True)
+        click.echo(f"  log      {log}", err=True)
+        raise click.exceptions.Exit(128 + signal.SIGINT) from None
     finally:
         os.close(reading)
     if not told.get("runs") and process.poll() is not None:

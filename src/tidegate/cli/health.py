@@ -20,10 +20,17 @@ from flinkformat.frozen import frozen
 from tidegate import __version__
 from tidegate.config import checkpointing, execution, high_availability, rest, slots, state_backend
 from tidegate.config.log import LEVEL_VARIABLE, LEVELS
+from tidegate.config.metrics import reporter_settings, span_reporters
 from tidegate.datastream.process.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE
-from tidegate.errors import TidegateError
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.graph.runtime import load_runtime
 from tidegate.loops.forms import VARIABLE as LOOPS_VARIABLE
 from tidegate.loops.forms import choose
+from tidegate.model.settings import (
+    OpenTelemetrySettings,
+    PrometheusPushSettings,
+    PrometheusSettings,
+)
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 from tidegate.transport.accepting import listening_at
@@ -156,6 +163,7 @@ def examine(
     """
     return [
         *_interpreter(),
+        _runtime(runtime),
         *_packages(_needed_extras(settings, runtime), installed),
         _loops(settings),
         _java(needed=runtime == "spark"),
@@ -186,7 +194,29 @@ def _needed_extras(settings: Configuration, runtime: str) -> set[str]:
         "rest": bool(settings.get(rest.REST_PORT) or settings.get(rest.REST_BIND_PORT)),
         "zookeeper": settings.get(high_availability.HIGH_AVAILABILITY) == "ZOOKEEPER",
     }
-    return {extra for extra, is_wanted in wanted.items() if is_wanted}
+    targets = [each.target for each in reporter_settings(settings)]
+    return {extra for extra, is_wanted in wanted.items() if is_wanted}.union(
+        *map(_clients_of, [*targets, *span_reporters(settings)])
+    )
+
+
+def _clients_of(target: object) -> set[str]:
+    """The extra with the client that a reporter of this kind reports with."""
+    match target:
+        case PrometheusSettings() | PrometheusPushSettings():
+            return {"prometheus"}
+        case OpenTelemetrySettings():
+            return {"opentelemetry"}
+        case _:
+            return set()
+
+
+def _runtime(name: str) -> Finding:
+    try:
+        load_runtime(name)
+    except ConfigError as error:
+        return Finding("runtime", Verdict.MISSING, error.what, error.remedy)
+    return Finding("runtime", Verdict.OK, name)
 
 
 def _packages(needed: set[str], installed: Callable[[str], str | None]) -> Iterator[Finding]:
@@ -310,7 +340,8 @@ def _folders(settings: Configuration) -> Iterator[Finding]:
 def _folder(about: str, place: str) -> Finding:
     """Finding about a folder of this machine; a missing one is created when a job needs it."""
     folder = Path(place)
-    there = next(each for each in (folder, *folder.parents) if each.exists())
+    # What lies in a folder that may not be entered is as if it were not there.
+    there = next(each for each in (folder, *folder.parents) if os.access(each, os.F_OK))
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         remedy = f"Name another folder, or let this user write to {there}."
         return Finding(about, Verdict.MISSING, f"{folder} cannot be written to", remedy)

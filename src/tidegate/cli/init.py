@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -56,16 +57,16 @@ def init(folder: Path, source: bool, as_json: bool) -> None:
     """
     name = folder.absolute().name
     texts = files("tidegate.cli") / "project"
-    blanks = {"name": name, **(_READ if source else _GENERATED)}
+    blanks = {"name": name, "literal": json.dumps(name), **(_READ if source else _GENERATED)}
     written = {**_FILES, **(_SOURCE if source else {})}
-    there = [file for file in written if (folder / file).exists()]
-    if there:
-        raise UserError(
-            f"There is a project already: {', '.join(there)}",
-            where=str(folder),
-            remedy="Name another folder.",
-        )
     try:
+        there = [file for file in written if (folder / file).exists()]
+        if there:
+            raise UserError(
+                f"There is a project already: {', '.join(there)}",
+                where=str(folder),
+                remedy="Name another folder.",
+            )
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in written.items():
             template = Template((texts / text).read_text(encoding="utf-8"))

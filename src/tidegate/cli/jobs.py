@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,8 +13,15 @@ from flinkformat.frozen import frozen
 from tidegate.config import checkpointing
 from tidegate.config.history import ARCHIVE_DIRECTORY
 from tidegate.config.load import load_configuration
-from tidegate.driver.client.door import DoorSign, ask_at, read_sign_at
-from tidegate.errors import ConfigError, FileMissing, TidegateError, UserError
+from tidegate.driver.client.door import ANSWER_SOON_S, DoorSign, ask_at, read_sign_at
+from tidegate.errors import (
+    ConfigError,
+    DriverSilent,
+    FileMissing,
+    FormatError,
+    TidegateError,
+    UserError,
+)
 from tidegate.ha.chain import newest_record
 from tidegate.ha.filesystem import FileSystemHaStore
 from tidegate.model.control import JobStatus
@@ -33,6 +39,12 @@ T = TypeVar("T")
 
 DRIVER_GONE: Final = "driver gone"
 """What is told of a job whose driver was killed."""
+
+NOT_ANSWERING: Final = "not answering"
+"""What is told of a job whose driver is stopped, or too busy."""
+
+UNREADABLE: Final = "records damaged"
+"""What is told of a job without a driver that takes requests or a record that can be read."""
 
 ENDED: Final = frozenset(status.value for status in JobStatus if status.is_terminal)
 """What is told of jobs that are over."""
@@ -64,13 +76,15 @@ class KnownJob:
     """A job that has left records, or the sign of a driver, or both.
 
     record: None where the records are in ZooKeeper. sign: says how to reach its driver, if there is
-    one. quoted: its name as its files have it.
+    one. quoted: its name as its files have it. damage: of the newest record or the sign, which is
+    None then.
     """
 
     name: str
     record: JobRecord | None
     sign: DoorSign | None
     quoted: str = ""
+    damage: FormatError | None = None
 
     def is_called(self, name: str) -> bool:
         return name == self.name or paths.quoted_name(name) == self.quoted
@@ -109,7 +123,7 @@ class JobFolder:
         self.history: Final = history or paths.join(directory, paths.history_folder())
 
     def jobs(self) -> list[KnownJob]:
-        """All jobs, by name. Raises UserError if the folder does not exist."""
+        """All jobs, by name, damaged ones too. Raises UserError if the folder does not exist."""
         store = Stores().open(self.directory)
         if not store.is_folder(""):
             raise UserError(
@@ -123,11 +137,14 @@ class JobFolder:
         return sorted((job for job in found if job is not None), key=lambda job: job.name)
 
     def job(self, name: str) -> KnownJob:
-        """The job of that name or id. Raises UserError if there is none."""
+        """The job of that name or id.
+
+        Raises UserError if there is none, FormatError where damage hides if it runs.
+        """
         jobs = self.jobs()
         for job in jobs:
             if name == job.id or job.is_called(name):
-                return job
+                return _readable(job)
         known = ", ".join(f"'{job.name}'" for job in jobs)
         raise UserError(
             f"There is no job '{name}'",
@@ -138,8 +155,12 @@ class JobFolder:
         )
 
     def lives(self, name: str) -> bool:
-        """True if a job of that name runs, as far as this machine can know."""
-        statuses = [state_of(job).status for job in self.jobs() if job.is_called(name)]
+        """True if a job of that name runs, as far as this machine can know.
+
+        Raises FormatError where damage hides that.
+        """
+        called = [_readable(job) for job in self.jobs() if job.is_called(name)]
+        statuses = [state_of(job).status for job in called]
         return any(status not in GONE for status in statuses)
 
     def ask(self, name: str, request: Mapping[str, object]) -> object:
@@ -194,17 +215,26 @@ def state_of(job: KnownJob) -> JobState:
     if job.status is not JobStatus.RUNNING:
         return JobState(job.status.value)
     if job.sign is None:
-        return JobState("not reachable")
+        return JobState("not reachable" if job.record else UNREADABLE)
     try:
-        answered = ask_at(job.sign, job.name, {"do": "status", "figures": True})
+        request = {"do": "status", "figures": True}
+        answered = ask_at(job.sign, job.name, request, within_s=ANSWER_SOON_S)
     except UserError:
         return JobState(f"on {job.sign.host}")
+    except DriverSilent:
+        return JobState(NOT_ANSWERING)
     except TidegateError:
         return JobState(DRIVER_GONE)
     if not isinstance(answered, dict):
         return JobState(str(answered))  # a driver of version 0.1 knows no figures
     known = {field.name for field in fields(JobState)}
     return JobState(**{name: value for name, value in answered.items() if name in known})
+
+
+def _readable(job: KnownJob) -> KnownJob:
+    if job.damage is not None and job.sign is None and job.status is JobStatus.RUNNING:
+        raise job.damage
+    return job
 
 
 def _known(store: Store, quoted: str, door: str | None) -> KnownJob | None:
@@ -214,15 +244,23 @@ def _known(store: Store, quoted: str, door: str | None) -> KnownJob | None:
         return call()
 
     chain = Stores().open(paths.join(store.root, paths.chain_folder_of(quoted)))
-    record = asyncio.run(newest_record(FileSystemHaStore(chain, at_once)))
-    sign = None
+    record, sign, damage = None, None, None
+    try:
+        record = asyncio.run(newest_record(FileSystemHaStore(chain, at_once)))
+    except FormatError as error:
+        error.where = paths.join(chain.root, error.where)
+        damage = error
     if door is not None:
-        with contextlib.suppress(FileMissing):  # its driver has just ended
+        try:
             sign = read_sign_at(store, door)
+        except FileMissing:  # its driver has just ended
+            pass
+        except FormatError as error:
+            damage = damage or error
     if record is not None and record.released and sign is not None:
         # A driver whose records are elsewhere, as in ZooKeeper, leads another job of that name.
         record = record if sign.job in ("", record.job) else None
-    if record is None and sign is None:
+    if record is None and sign is None and damage is None:
         return None
     name = record.name if record is not None and record.name else paths.shown_name(quoted)
-    return KnownJob(name, record, sign, quoted)
+    return KnownJob(name, record, sign, quoted, damage)

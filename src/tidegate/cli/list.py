@@ -68,6 +68,7 @@ def list_jobs(
         _list_savepoints(savepoints, as_json=as_json)
         return
     folder = folder_of(dynamic, config, checkpoints)
+    jobs = folder.jobs()
     now_ms = SystemClock().wall_ms()
     rows = [
         (
@@ -81,7 +82,7 @@ def list_jobs(
             job.sign.rest if job.sign and state.status not in GONE else None,
             job.newest_checkpoint,
         )
-        for job, state in ((job, state_of(job)) for job in folder.jobs())
+        for job, state in ((job, state_of(job)) for job in jobs)
         if which == "all" or state.status in _MEANT[which]
     ]
     none = (
@@ -90,6 +91,7 @@ def list_jobs(
         else f"no {which} job is known in {folder.directory}"
     )
     _show(_HEAD, rows, none=none, as_json=as_json)
+    _tell_damage([job.damage for job in jobs if job.damage is not None])
 
 
 def _moment(at_ms: int | None, *, as_json: bool) -> object:
@@ -115,6 +117,11 @@ def _list_savepoints(folder: str, *, as_json: bool) -> None:
     head = "savepoint", "kind", "format", "job", "bytes"
     none = f"no savepoint that can be read lies in {folder}"
     _show(head, rows, none=none, as_json=as_json)
+    _tell_damage(damaged)
+
+
+def _tell_damage(damaged: Sequence[FormatError]) -> None:
+    """Each is an error of the command, behind what could be listed."""
     for error in damaged[:-1]:
         click.echo(f"error: {error}", err=True)
     if damaged:

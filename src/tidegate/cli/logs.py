@@ -12,6 +12,7 @@ import click
 from tidegate.cli.jobs import DRIVER_GONE, GONE, ReachableJob, folder_of, state_of
 from tidegate.cli.main import INTERRUPTED
 from tidegate.cli.options import with_folder
+from tidegate.cli.tables import escaped
 from tidegate.config.values import span_ms
 from tidegate.datastream.process.interrupts import OUTPUT_CLOSED, forget_output
 from tidegate.driver.client.door import follow_log
@@ -186,6 +187,6 @@ def _print(record: LogRecord, *, in_json: bool) -> None:
     if in_json:
         click.echo(json.dumps(as_json(record)))
     else:
-        told = as_text(record)
+        told = escaped(as_text(record))
         colour = _COLOURS.get(told.split(" ", 3)[2])
         click.secho(told, fg=colour)

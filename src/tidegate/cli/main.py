@@ -7,6 +7,7 @@ can put it right, 1 for the rest, 130 after Ctrl-C.
 from __future__ import annotations
 
 from difflib import get_close_matches
+from errno import EPIPE
 from importlib import import_module
 from typing import Final
 
@@ -121,6 +122,13 @@ class Commands(click.Group):
             if ctx.params["debug"]:
                 raise
             ctx.exit(told(error))
+        except OSError as error:
+            if ctx.params["debug"] or error.errno == EPIPE:  # click ends quietly without a reader
+                raise
+            from tidegate.datastream.process.interrupts import forget_output  # few come here
+
+            forget_output()
+            ctx.exit(told(_of_the_system(error)))
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
@@ -135,6 +143,15 @@ def told(error: TidegateError | click.ClickException) -> int:
     click.secho("error: ", fg="red", bold=True, nl=False, err=True)
     click.echo(str(error), err=True)
     return exit_code
+
+
+def _of_the_system(error: OSError) -> TidegateError:
+    return TidegateError(
+        f"The system has refused a call: {error.strerror or error}",
+        where="standard output, or a file" if error.filename is None else str(error.filename),
+        remedy="See that there is room, and that this user may read and write there; "
+        "'tidegate --debug' shows the call.",
+    )
 
 
 def _in_our_words(error: click.ClickException) -> TidegateError:

@@ -66,8 +66,16 @@ def planned_by(
             run_program(script, args, runtime, config, settings, {PLAN_VARIABLE: "1"})
     except Planned as planned:
         return planned
-    raise ConfigError(
-        "The program has executed no job, so there is nothing to show",
+    except SystemExit as ended:
+        raise no_job(script, "show", ended) from ended
+    raise no_job(script, "show")
+
+
+def no_job(script: Path, purpose: str, ended: SystemExit | None = None) -> ConfigError:
+    """The error for a program that has come to its end, or to sys.exit(), without a job."""
+    before = "" if ended is None else f" before it called sys.exit({ended.code!r})"
+    return ConfigError(
+        f"The program has executed no job{before}, so there is nothing to {purpose}",
         where=str(script),
         remedy="Pass the arguments with which it runs a job.",
     )

@@ -240,7 +240,7 @@ def _process_of(
 ) -> Generator[None]:
     """Makes this process look as if Python had been started with the script."""
     before = dict(os.environ), sys.argv, list(sys.path)
-    folder = str(script.parent.absolute())
+    folder = str(script.resolve().parent)  # as Python, which follows a link to the script
     # Slots are processes of their own; they too have to find the modules beside the script.
     inherited = os.environ.get("PYTHONPATH")
     search = folder if not inherited else os.pathsep.join([folder, inherited])

@@ -24,7 +24,8 @@ _NARROWEST: Final = 16
 
 _TEXT_WIDTH: Final = 100
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL_IN_LINES: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def show(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -59,6 +60,14 @@ def wrapped(text: str, *, indent: str = "") -> str:
     """A paragraph in lines that fit the terminal, each with the indent."""
     width = min(_terminal_width() or _TEXT_WIDTH, _TEXT_WIDTH)
     return click.wrap_text(text, width, initial_indent=indent, subsequent_indent=indent)
+
+
+def escaped(text: str) -> str:
+    """Lines with their tabs; other control characters, which terminals obey, are shown as \\x1b.
+
+    Half a surrogate pair, which cannot be printed, is too. Texts come from snapshots and jobs.
+    """
+    return _CONTROL_IN_LINES.sub(_escape, text)
 
 
 class _Column:
@@ -112,7 +121,13 @@ def _cut(text: str, width: int) -> str:
 
 
 def _terminal_width() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # None where it is closed
+    return shutil.get_terminal_size().columns if is_terminal else None
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def _cell(value: object) -> str:
@@ -126,5 +141,4 @@ def _cell(value: object) -> str:
         case float():
             return f"{value:,.2f}"
         case _:
-            # Names come from snapshots and jobs: a terminal would obey what is in them.
-            return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", str(value))
+            return _CONTROL.sub(_escape, str(value))

@@ -10,8 +10,9 @@ import click
 from tidegate.cli.drawn import EVERY_S, drawn
 from tidegate.cli.jobs import folder_of
 from tidegate.cli.options import with_folder
-from tidegate.driver.client.door import ask_at
-from tidegate.errors import PeerLost
+from tidegate.driver.client.door import ANSWER_SOON_S, ask_at
+from tidegate.errors import DriverSilent, PeerLost, UserError
+from tidegate.model.control import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,8 @@ def top(
 ) -> None:
     """Watch JOB, a name or an id: its steps with their rates, its checkpoints, what is wrong.
 
-    Ctrl-C ends the watching, not the job. Without a terminal the job is printed once.
+    It is watched until it ends; Ctrl-C ends the watching, not the job. Without a terminal the job
+    is printed once.
     """
     from rich.console import Console
 
@@ -47,6 +49,8 @@ def top(
         nonlocal found
         try:
             return _picture(found)
+        except DriverSilent:
+            raise
         except PeerLost:  # the job has ended, or another driver has taken it over
             found = folder.running(job)
             return _picture(found)
@@ -54,11 +58,16 @@ def top(
     if once or not console.is_terminal:
         console.print(drawn(ask()))
         return
-    watch(ask, console)
+    try:
+        watch(ask, console)
+    except UserError:
+        if (status := folder.job(found.name).status) is JobStatus.RUNNING:
+            raise
+        click.echo(f"the job has ended: {status.value}")
 
 
 def _picture(job: ReachableJob) -> Picture:
-    return cast("Picture", ask_at(job.sign, job.name, {"do": "picture"}))
+    return cast("Picture", ask_at(job.sign, job.name, {"do": "picture"}, within_s=ANSWER_SOON_S))
 
 
 def watch(ask: Callable[[], Picture], console: Console) -> None:

@@ -115,6 +115,11 @@ def span_reporters(
     )
 
 
+def is_of_reporter(key: str) -> bool:
+    """True for a setting of a reporter, whose key contains the reporter's name."""
+    return _KEY.fullmatch(key) is not None
+
+
 def _given(configuration: KeyedConfig, subject: str) -> dict[str, dict[str, str]]:
     given: dict[str, dict[str, str]] = {}
     for key in sorted(configuration.key_set()):

@@ -183,26 +183,27 @@ def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
 
 
 class Patience:
-    """Ends connections that do not send a whole request in time.
+    """Ends connections that do not send a whole request, or read an answer, in time.
 
-    A connection is known by its protocol, which is what a request of aiohttp names.
+    A connection is known by its protocol, which is what a request of aiohttp names. Whoever reads
+    slowly has as long again each time they have taken some of the answer.
     """
 
     def __init__(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self.timeout_s: Final = timeout_s
-        self._waiting: dict[object, asyncio.TimerHandle] = {}
-        self._guests: dict[object, Guest] = {}
+        self._waiting: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._guests: dict[web.RequestHandler, Guest] = {}
 
-    def came(self, protocol: object, guest: Guest) -> None:
+    def came(self, protocol: web.RequestHandler, guest: Guest) -> None:
         self._guests[protocol] = guest
         self._wait(protocol)
 
-    def asked(self, protocol: object) -> None:
+    def asked(self, protocol: web.RequestHandler) -> None:
         waiting = self._waiting.pop(protocol, None)
         if waiting is not None:
             waiting.cancel()
 
-    def answered(self, protocol: object) -> None:
+    def answered(self, protocol: web.RequestHandler) -> None:
         if protocol in self._guests:
             self._wait(protocol)
 
@@ -210,11 +211,17 @@ class Patience:
         for waiting in self._waiting.values():
             waiting.cancel()
 
-    def _wait(self, protocol: object) -> None:
+    def _wait(self, protocol: web.RequestHandler, unsent: int | None = None) -> None:
+        """unsent: bytes of the answer that were left at the last look."""
         self.asked(protocol)  # requests sent ahead are answered in a row
         loop = asyncio.get_running_loop()
-        self._waiting[protocol] = loop.call_later(self.timeout_s, self._give_up, protocol)
+        self._waiting[protocol] = loop.call_later(self.timeout_s, self._late, protocol, unsent)
 
-    def _give_up(self, protocol: object) -> None:
+    def _late(self, protocol: web.RequestHandler, before: int | None) -> None:
         del self._waiting[protocol]
-        self._guests.pop(protocol).cut()
+        link = protocol.transport
+        unsent = 0 if link is None else link.get_write_buffer_size()
+        if unsent > 0 if before is None else unsent < before:
+            self._wait(protocol, unsent)
+        else:
+            self._guests.pop(protocol).cut()

@@ -43,6 +43,12 @@ def response(body: object, status: int = 200) -> web.Response:
     return web.Response(body=data, status=status, headers={"Content-Type": CONTENT_TYPE})
 
 
+def text_response(text: str) -> web.Response:
+    """A body as plain text; "?" stands for half a surrogate pair, which has no bytes in UTF-8."""
+    body = text.encode(errors="replace")
+    return web.Response(body=body, content_type="text/plain", charset="utf-8")
+
+
 def error_response(status: int, *texts: str) -> web.Response:
     """An error as an answer, in one text or several."""
     return response({"errors": texts}, status)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from heapq import heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
 
 
 class ManualClock:
@@ -70,6 +72,15 @@ class ManualLoop(asyncio.SelectorEventLoop):
         """Starts a coroutine; ``run_ready`` raises its failure."""
         self._tasks.append(self.create_task(coroutine))
 
+    def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return super().run_until_complete(future)
+        # As in a cell of a notebook, or an async test: a thread can run one loop at a time.
+        with ThreadPoolExecutor(1) as beside:
+            return beside.submit(copy_context().run, super().run_until_complete, future).result()
+
     def on(self, call: Callable[[], T]) -> T:
         async def made() -> T:
             return call()
@@ -83,6 +94,8 @@ class ManualLoop(asyncio.SelectorEventLoop):
             task.result()
 
     def end(self) -> None:
+        if self.is_closed():
+            return
         for task in self._tasks:
             task.cancel()
         self.run_until_complete(asyncio.sleep(0))

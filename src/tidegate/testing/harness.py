@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from itertools import count, repeat
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from flinkformat.frozen import frozen
@@ -47,21 +47,21 @@ from tidegate.slot.channels.output import ChannelOutput, Room
 from tidegate.slot.channels.routes import make_route
 from tidegate.slot.subtask.builder import StatesInMemory
 from tidegate.slot.subtask.builder import build as build_subtask
-from tidegate.slot.subtask.chain import ChainOutput
 from tidegate.storage.places import inline_place
 from tidegate.storage.reading import InlineReader
+from tidegate.testing.arguments import forward_ms, stamps, whole_ms
 from tidegate.testing.clock import ManualClock, ManualLoop
+from tidegate.testing.results import KeptOutput, Results
 from tidegate.typeinfo.types import is_any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     import pyarrow as pa
 
     from flinkformat.snapshots import SubtaskState
     from tidegate.api.operator import Operator, Threads
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.rows.conversion import Convert
     from tidegate.datastream.stream import DataStream
     from tidegate.errors import TidegateError
     from tidegate.graph.stream_graph import StreamEdge, StreamNode
@@ -148,9 +148,8 @@ class OperatorHarness:
     def process_all(
         self, values: Sequence[object], timestamps: Sequence[int] | None = None, *, source: int = 0
     ) -> None:
-        """Sends records as one batch."""
-        batch = RowBatch(list(values), None if timestamps is None else list(timestamps))
-        self._arrives(batch, source)
+        """Sends records as one batch; timestamps has an event time for each."""
+        self._arrives(RowBatch(list(values), stamps(timestamps, len(values))), source)
 
     def process_batch(
         self,
@@ -162,12 +161,14 @@ class OperatorHarness:
         """Sends an Arrow batch. source: number of its stream, from 0."""
         import numpy as np
 
-        stamps = None if timestamps is None else np.asarray(timestamps, np.int64)
-        self._arrives(ArrowBatch(batch, stamps), source)
+        times = stamps(timestamps, batch.num_rows)
+        self._arrives(
+            ArrowBatch(batch, None if times is None else np.asarray(times, np.int64)), source
+        )
 
     def watermark(self, timestamp: int, *, source: int | None = None) -> None:
         """Advances event time to this watermark, on one stream or on all."""
-        self._marked(Watermark(timestamp), source)
+        self._marked(Watermark(whole_ms(timestamp, "The watermark")), source)
 
     def idle(self, *, source: int | None = None) -> None:
         """Marks a stream, or all, as idle, so that they no longer hold event time back."""
@@ -179,7 +180,7 @@ class OperatorHarness:
 
     def advance_time(self, ms: int) -> None:
         """Advances the wall clock by milliseconds; timers that come due fire in order."""
-        end_ms = self.clock.monotonic_ms() + ms
+        end_ms = self.clock.monotonic_ms() + forward_ms(ms)
         while (next_ms := self._loop.next_timer_ms()) is not None and next_ms <= end_ms:
             self.clock.advance(max(0, next_ms - self.clock.monotonic_ms()))
             self._settle()
@@ -229,6 +230,7 @@ class OperatorHarness:
 
         Raises GraphError if the step waits for something in the middle of its work.
         """
+        self._check_open()
         self._checkpoint += 1
         number = CheckpointId(self._checkpoint)
         states = [self._loop.run_until_complete(each.snapshot(number)) for each in self._subtasks]
@@ -249,7 +251,7 @@ class OperatorHarness:
         self._settle()
 
     def close(self) -> None:
-        """Closes the functions; without ``end`` before it, as after a failure."""
+        """Closes the functions, once; without ``end`` before it, as after a failure."""
         subtasks, self._subtasks = self._subtasks, []
         with ExitStack() as all_of_it:
             all_of_it.callback(self._loop.end)
@@ -342,7 +344,16 @@ class OperatorHarness:
         wanted = self._sources if source is None else self._sources[source : source + 1]
         return [number for number, edge in enumerate(self._edges) if edge.source in wanted]
 
+    def _check_open(self) -> None:
+        if self._loop.is_closed():
+            raise GraphError(
+                "The harness is closed",
+                where=f"operator '{self._node.name}'",
+                remedy="Call it within its 'with', before close().",
+            )
+
     def _settle(self) -> None:
+        self._check_open()
         for _ in range(_TURNS_MAX):
             self._loop.run_ready()
             if not self._loop.on(self._advance):
@@ -407,7 +418,7 @@ class StepSubtask:
         plan = VertexPlan((operator,))
         self._subtask = build_subtask(plan, deployment, self, StatesInMemory())
         self._chained = self._subtask.chain.head
-        self._chained.out = _KeptOutput(
+        self._chained.out = KeptOutput(
             results, loop.clock, output_conversions(operator, vertex.name)
         )
 
@@ -541,50 +552,6 @@ class StepSubtask:
         )
 
 
-Rows = list[tuple[Any, int | None]]
-
-
-class Results:
-    """All that the subtasks of a step have emitted."""
-
-    def __init__(self) -> None:
-        self.main: Rows = []
-        self.sides: dict[str, Rows] = {}
-        self.watermarks: list[int] = []
-
-    def accept(self, batch: Batch) -> None:
-        self.main += _rows(batch)
-
-
-@frozen
-class _SideResults:
-    """Collects a side output of all subtasks."""
-
-    results: Results
-    tag: str
-
-    def accept(self, batch: Batch) -> None:
-        self.results.sides.setdefault(self.tag, []).extend(_rows(batch))
-
-
-class _KeptOutput(ChainOutput):
-    def __init__(
-        self, results: Results, clock: ManualClock, convert: Mapping[str | None, Convert]
-    ) -> None:
-        super().__init__(Room(), clock, share=True, convert=convert)
-        self._results = results
-        self.takers(None).append(results)
-
-    def emit_side(self, tag: str, batch: Batch) -> None:
-        if not self.takers(tag):
-            self.takers(tag).append(_SideResults(self._results, tag))
-        super().emit_side(tag, batch)
-
-    def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
-        if isinstance(watermark, Watermark):
-            self._results.watermarks.append(watermark.ms)
-
-
 class _InTheTestsThread:
     """Runs calls of plain functions at once, so that nothing happens by itself."""
 
@@ -597,11 +564,6 @@ class _InTheTestsThread:
         return done
 
     def close(self) -> None: ...
-
-
-def _rows(batch: Batch) -> list[tuple[Any, int | None]]:
-    rows = as_rows(batch)
-    return list(zip(rows.values, rows.timestamps_ms or repeat(None), strict=False))
 
 
 def _vertex(node: StreamNode) -> Vertex:

@@ -27,7 +27,8 @@ from tidegate.model.replay import FACTS, FORMAT, STATE, STEP, StepToReplay
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.topology import Partitioner
 from tidegate.testing.clock import ManualClock, ManualLoop
-from tidegate.testing.harness import Results, StepSubtask, the_step
+from tidegate.testing.harness import StepSubtask, the_step
+from tidegate.testing.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

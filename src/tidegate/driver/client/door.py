@@ -28,7 +28,14 @@ from flinkformat.frozen import frozen
 from tidegate.api.job import CheckpointDone
 from tidegate.driver.client.requests import begin
 from tidegate.driver.telling import watching
-from tidegate.errors import FormatError, PeerLost, StorageFailed, TidegateError, UserError
+from tidegate.errors import (
+    DriverSilent,
+    FormatError,
+    PeerLost,
+    StorageFailed,
+    TidegateError,
+    UserError,
+)
 from tidegate.model.control import JobStatus, LogRecord
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -37,7 +44,6 @@ from tidegate.typeinfo.decoders import json_decoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
-    from io import BufferedIOBase
 
     import structlog
 
@@ -63,6 +69,12 @@ REQUEST_BYTES_MAX: Final = 64 * 1024
 
 ANSWER_TIMEOUT_S: Final = 3_600.0
 """How long a line of an answer is waited for; a savepoint has its own, shorter time."""
+
+ANSWER_SOON_S: Final = 3.0
+"""How long a driver may take to say what it knows without waiting."""
+
+QUIET_S: Final = 12.0
+"""Silence after which whoever waits is told so: a driver says every 10 s what it waits for."""
 
 
 @frozen
@@ -240,7 +252,7 @@ def _log(client: JobClient, request: Mapping[str, Any]) -> Iterator[dict[str, ob
     wanted, after = LogFilter(**chosen), request.get("after")
     result = client.get_job_execution_result()
     page = client.log(wanted, after=after, limit=request.get("limit", PAGE_MAX))
-    quiet_s = 0.0
+    quiet_s = _LOG_QUIET_S  # the first page is told even if empty, so that it can be waited for
     while request.get("follow"):
         quiet_s = 0.0 if page.entries else quiet_s + _LOG_EVERY_S
         if page.entries or quiet_s > _LOG_QUIET_S:  # whoever has gone is noticed by writing to them
@@ -303,15 +315,22 @@ def ask_at(
     request: Mapping[str, object],
     *,
     tell: Callable[[str], None] | None = None,
+    within_s: float = ANSWER_TIMEOUT_S,
 ) -> object:
-    """Ask the driver of a job, and wait for its answer, at most an hour.
+    """Ask the driver of a job, and wait for its answer.
 
-    tell: is told every 10 s what the answer waits for, and then the wait has no limit. Raises
-    UserError where the driver cannot be reached from here, PeerLost where it is gone, and what the
-    driver answers.
+    tell: is told every 10 s what the answer waits for, and that a driver says nothing at all.
+    within_s: how long the driver may say nothing. Raises UserError where the driver cannot be
+    reached from here, PeerLost where it is gone, DriverSilent where it is there and says nothing,
+    and what the driver answers.
     """
-    for answered in _answers(sign, job_name, {**request, "tell": tell is not None}):
-        if "waits" in answered and tell is not None:
+    told = {**request, "tell": tell is not None}
+    quiet_s = within_s if tell is None else QUIET_S
+    for answered in _answers(sign, job_name, told, quiet_s=quiet_s, within_s=within_s):
+        if "silent_s" in answered and tell is not None:
+            silent = f"process {sign.pid}, has not answered for {answered['silent_s']:g} s"
+            tell(f"{request['do']}: not done; the driver, {silent}")
+        elif "waits" in answered and tell is not None:
             tell(answered["waits"])
         elif "done" in answered:
             return answered["done"]
@@ -326,7 +345,13 @@ def follow_log(
     request: with ``filter``, ``after``, ``limit``, ``follow``. Raises as `ask_at`, and PeerLost
     where the driver ends without a word, or whoever follows has not read for long.
     """
-    for answered in _answers(sign, job_name, {**request, "do": "log"}):
+    has_begun = False
+    for answered in _answers(sign, job_name, {**request, "do": "log"}, quiet_s=ANSWER_SOON_S):
+        if "silent_s" in answered:
+            if not has_begun:
+                raise _silent(_where(sign, job_name), answered["silent_s"])
+            continue
+        has_begun = True
         page = answered["page" if "page" in answered else "done"]
         yield [LogRecord(**each) for each in page["records"]], page["after"]
         if "done" in answered:
@@ -339,9 +364,18 @@ def _where(sign: DoorSign, job_name: str) -> str:
 
 
 def _answers(
-    sign: DoorSign, job_name: str, request: Mapping[str, object]
+    sign: DoorSign,
+    job_name: str,
+    request: Mapping[str, object],
+    *,
+    quiet_s: float,
+    within_s: float = ANSWER_TIMEOUT_S,
 ) -> Iterator[dict[str, Any]]:
-    """Lines of an answer, the last one included. Raises what is wrong with the request."""
+    """Lines of an answer, the last one included. Raises what is wrong with the request.
+
+    Between them comes ``silent_s`` each time the driver has said nothing for quiet_s longer, until
+    within_s.
+    """
     where = _where(sign, job_name)
     if sign.host != socket.gethostname():
         raise UserError(
@@ -350,15 +384,21 @@ def _answers(
             remedy=f"Run this command on {sign.host}.",
         )
     try:
-        with socket.socket(socket.AF_UNIX) as link, link.makefile("rwb") as stream:
-            link.settimeout(ANSWER_TIMEOUT_S)
-            link.connect(sign.socket)
-            stream.write(json.dumps(request).encode() + b"\n")
-            stream.flush()
-            while (answered := _read(stream)) is not None:
-                if "error" in answered:
-                    raise (UserError if answered["user"] else TidegateError)(**answered["error"])
-                yield answered
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(quiet_s)
+            _connect(link, sign.socket)
+            link.sendall(json.dumps(request).encode() + b"\n")
+            silent_s = 0.0
+            for line in _lines(link):
+                if line is not None:
+                    silent_s = 0.0
+                    yield _answered(line)
+                elif (silent_s := silent_s + quiet_s) < within_s:
+                    yield {"silent_s": silent_s}
+                else:
+                    raise _silent(where, silent_s)
+    except (TimeoutError, BlockingIOError) as error:
+        raise _silent(where, quiet_s) from error
     except PermissionError as error:
         raise UserError(
             "The job belongs to another user",
@@ -369,10 +409,45 @@ def _answers(
         raise _gone(where) from error
 
 
-def _read(stream: BufferedIOBase) -> dict[str, Any] | None:
-    """The next line of an answer; None at its end."""
-    line = stream.readline()
-    return cast("dict[str, Any]", json.loads(line)) if line else None
+def _connect(link: socket.socket, place: str) -> None:
+    """Knocks; where as many wait as may, once more for a while. Raises OSError."""
+    for _ in range(round(ANSWER_SOON_S / _POLL_S)):
+        with contextlib.suppress(BlockingIOError):
+            link.connect(place)
+            return
+        threading.Event().wait(_POLL_S)
+    link.connect(place)
+
+
+def _lines(link: socket.socket) -> Iterator[bytes | None]:
+    """Lines that come, and None each time none has come for as long as the link may take."""
+    left = b""
+    while True:
+        try:
+            piece = link.recv(1 << 16)
+        except TimeoutError:
+            yield None
+            continue
+        if not piece:
+            return
+        *lines, left = (left + piece).split(b"\n")
+        yield from lines
+
+
+def _answered(line: bytes) -> dict[str, Any]:
+    answered = cast("dict[str, Any]", json.loads(line))
+    if "error" in answered:
+        raise (UserError if answered["user"] else TidegateError)(**answered["error"])
+    return answered
+
+
+def _silent(where: str, waited_s: float) -> DriverSilent:
+    return DriverSilent(
+        f"The job's driver is there, but has not answered for {waited_s:g} s",
+        where=where,
+        remedy="It may be stopped, as by Ctrl-Z (kill -CONT lets it go on), or too busy; see its "
+        "log, and try again.",
+    )
 
 
 def _gone(where: str) -> PeerLost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.rest.refusals import BadRequest
@@ -11,6 +12,7 @@ from tidegate.rest.shapes import log_shapes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_ENTRIES: Final = re.compile("[0-9]{1,9}")
 _JOBS: Final = "/jobs/"
 _LOG: Final = "/log"
 _METRICS: Final = "/metrics"
@@ -45,7 +47,7 @@ def answer_of(
 
 
 def _newest(told: Any, most: str) -> object:
-    if not (most.isascii() and most.isdecimal()):
+    if not _ENTRIES.fullmatch(most):
         raise BadRequest(f"maxExceptions is a number, and '{most}' is none.")
     history = told["exceptionHistory"]
     entries = history["entries"]

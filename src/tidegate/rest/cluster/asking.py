@@ -131,7 +131,10 @@ def check_reachable(sign: DoorSign) -> None:
         raise NoAnswer(
             f"{_who(sign)} serves no REST interface; start the job with rest.port=0 for one"
         )
-    host = urlsplit(sign.rest).hostname or ""
+    try:
+        host = urlsplit(sign.rest).hostname or ""
+    except ValueError as error:
+        raise NoAnswer(f"{_who(sign)} has signed with {sign.rest!r}: {error}") from error
     if sign.host != socket.gethostname() and (_is_loopback(host) or is_everywhere(host)):
         raise NoAnswer(
             f"{_who(sign)} serves its REST interface on that machine alone; set rest.bind-address "

@@ -17,6 +17,7 @@ from tidegate.model.control import JobStatus
 from tidegate.rest.cluster.archived_answers import answer_of
 from tidegate.rest.cluster.asking import NoAnswer
 from tidegate.rest.guard import check_own_page
+from tidegate.rest.messages import text_response
 from tidegate.rest.refusals import Conflict, NotFound, RestError
 from tidegate.rest.served import NO_RESOURCE, Route, lacking, path_id
 from tidegate.rest.shapes import cluster_shapes, job_shapes, metric_shapes
@@ -177,7 +178,7 @@ async def _left(
     if text is None:
         raise NotFound(job.trouble or "A job that is over has left no answer to this.")
     if path.endswith("/log") and is_text(query):
-        return web.Response(text=text)
+        return text_response(text)
     return web.Response(text=text, content_type="application/json", charset="UTF-8")
 
 

@@ -43,8 +43,8 @@ def read_archive(data: bytes, where: str) -> Mapping[str, str]:
 def checked_overview(overview: Mapping[str, Any]) -> Mapping[str, Any]:
     """A job as it stands in a list. Raises KeyError, TypeError, ValueError if it is none."""
     JobStatus(overview["state"])
-    for name in _TIMES:
-        int(overview[name])
+    if not all(isinstance(overview[name], int) for name in _TIMES):
+        raise TypeError(f"{', '.join(_TIMES)} are whole numbers")
     if not (isinstance(overview["jid"], str) and isinstance(overview["name"], str)):
         raise TypeError("a job has an id and a name")
     return overview

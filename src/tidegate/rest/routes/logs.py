@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
-
 from tidegate.model.control import STDERR, STDOUT
 from tidegate.model.logs import LogFilter
+from tidegate.rest.messages import text_response
 from tidegate.rest.refusals import NotFound
 from tidegate.rest.served import NO_FILE, Route
 from tidegate.rest.shapes import log_shapes
@@ -19,7 +18,7 @@ from tidegate.telemetry.log_lines import as_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aiohttp.web import Request
+    from aiohttp.web import Request, Response
 
     from tidegate.model.control import LogRecord
     from tidegate.model.logs import LogPage
@@ -50,7 +49,7 @@ def routes(served: ServedJob) -> list[Route]:
         served.job_id(request)
         page = log_shapes.asked_for(served.client.log, request.query)
         if log_shapes.is_text(request.query):
-            return web.Response(text=log_shapes.lines(page))
+            return text_response(log_shapes.lines(page))
         return log_shapes.page(page)
 
     return [
@@ -93,10 +92,10 @@ def _records(read: Callable[..., LogPage], slot: str) -> list[LogRecord]:
     return records
 
 
-def _text(records: list[LogRecord], name: str, *known: str) -> web.Response:
+def _text(records: list[LogRecord], name: str, *known: str) -> Response:
     if name not in known:
         raise NotFound(NO_FILE)
-    return web.Response(text=_content(name, records))
+    return text_response(_content(name, records))
 
 
 def _content(name: str, records: list[LogRecord]) -> str:

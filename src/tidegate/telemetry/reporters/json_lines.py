@@ -46,11 +46,11 @@ def line(metric: Metric, now_ms: int) -> str:
     """One metric as JSON. Not a number, and the infinities, are null."""
     match metric.value:
         case Metered(count, rate):
-            value: object = {"count": count, "rate": rate}
+            value: object = {"count": count, "rate": _finite(rate)}
         case Spread() as spread:
-            value = spread.parts()
-        case float() as number if not math.isfinite(number):
-            value = None
+            value = {name: _finite(number) for name, number in spread.parts().items()}
+        case float() as number:
+            value = _finite(number)
         case other:
             value = other
     told = {
@@ -61,4 +61,8 @@ def line(metric: Metric, now_ms: int) -> str:
         "value": value,
         "variables": variables_of(metric),
     }
-    return json.dumps(told, ensure_ascii=False)
+    return json.dumps(told, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
