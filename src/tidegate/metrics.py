@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from tidegate.errors import GraphError
 from tidegate.model.metrics import QUANTILES, Metered, MetricKey, MetricKind, Spread
 
 if TYPE_CHECKING:
@@ -273,6 +274,7 @@ class MetricRegistry:
 
         One that is more than the limit counts, and is not told.
         """
+        _check_name(name)
         key = MetricKey(name, _KINDS[type(metric)], self._operator, groups)
         known = self._known.get(key)
         if known is not None and type(known) is type(metric) and not isinstance(metric, Gauge):
@@ -356,6 +358,17 @@ def full_name(key: MetricKey) -> str:
     return ".".join((*parts, key.name))
 
 
+def _check_name(name: object) -> None:
+    """Raises GraphError for a name that reporters could not show."""
+    if not isinstance(name, str) or not name:
+        raise GraphError(
+            f"The name of a metric or of its group is {name!r}, which is "
+            f"{'empty' if name == '' else 'not text'}",
+            where="get_metrics_group() of a function",
+            remedy="Give it a name such as 'rows_late'.",
+        )
+
+
 class MetricGroup:
     """A place in the tree of metrics; PyFlink's ``MetricGroup``. registry: of its operator."""
 
@@ -367,7 +380,9 @@ class MetricGroup:
         """A group below this one; with ``extra``, the group of a key and its value.
 
         Reporters show the key as a variable of its metrics, which Prometheus calls a label.
+        Raises GraphError for a name that is no text or is empty, as all calls of a group do.
         """
+        _check_name(name)
         below: Group = name if extra is None else (name, str(extra))
         return MetricGroup(self.registry, (*self._groups, below))
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.metrics.reading import by_name
+from tidegate.errors import GraphError
 from tidegate.metrics import GaugeCalls, MetricRegistry, Rate
 from tidegate.model.ids import OperatorId
 from tidegate.model.metrics import Metered, MetricKey, MetricKind, Spread
@@ -38,6 +39,23 @@ def test_a_name_that_is_given_again_is_the_same_metric() -> None:
     assert group.counter("rows") is not group.add_group("late").counter("rows")
     group.counter("rows").inc(2)
     assert group.counted("rows") == 2 and group.counted("others") == 0
+
+
+@pytest.mark.parametrize("name", [7, None, ""])
+def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+    group = MetricRegistry(still).group()
+    for make in (
+        group.counter,
+        group.meter,
+        group.histogram,
+        group.distribution,
+        group.add_group,
+        lambda name: group.add_group(name, "nl"),
+        lambda name: group.gauge(name, lambda: 1),
+    ):
+        with pytest.raises(GraphError, match="name of a metric or of its group is"):
+            make(name)
+    assert by_name(group.registry) == {}
 
 
 def test_metrics_above_the_limit_count_and_are_not_told() -> None:
