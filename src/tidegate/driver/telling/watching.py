@@ -86,8 +86,8 @@ class Remarks:
         elif remark.warning == Warn.GAUGE_FAILED.value:
             self._warnings.warn(
                 Warn.GAUGE_FAILED,
-                "a metric is not read; give it numbers, and have the function of a gauge return one "
-                "at once",
+                "a metric is not read; give it numbers, and have the function of a gauge return "
+                "one at once",
                 step=remark.step,
                 metric=remark.about,
             )
