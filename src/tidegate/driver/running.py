@@ -35,6 +35,7 @@ from tidegate.model.control import (
     Threads,
 )
 from tidegate.model.versions import versions
+from tidegate.telemetry.span_reporting import SpanReporting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -87,9 +88,9 @@ class RunningJob:
         parts = (files, self.inbox, self._slots, self.hosts, self.answers)
         self._performer = Performer(graph, world, leadership, *parts)
         self._ending = Ending(leadership, files, kept, self._staging, settings.checkpoints, log)
-        self._tracers = _span_reporters(settings, world.chance)
-        reporters = [each.report for each in self._tracers]
-        self._tracing = Tracing(reporters, blocking, self.inbox.spawn, log)
+        reporters = _span_reporters(settings, world.chance)
+        self._spans = SpanReporting(reporters, world.clock, log)
+        self._tracing = Tracing(self._spans)
         self._warnings = Warnings(log, settings.silenced)
         self._remarks = Remarks(self._warnings)
         self._world = world
@@ -112,17 +113,13 @@ class RunningJob:
         """Slots can come while this lasts; at its end nothing of the run is left."""
         # Left in reverse: slots go while the inbox still takes what they say.
         async with contextlib.AsyncExitStack() as leaving:
-            for tracer in self._tracers:
-                leaving.push_async_callback(self._closed, tracer)
+            if self._spans.has_reporters:
+                leaving.push_async_callback(self._world.run_blocking, self._spans.close)
             leaving.push_async_callback(self.inbox.close)
             leaving.push_async_callback(self._performer.close)
             opened = self._slots.open(self._world.network, self._invitation)
             await leaving.enter_async_context(opened)
             yield
-
-    async def _closed(self, tracer: SpanReporter) -> None:
-        with contextlib.suppress(Exception):  # nobody could do anything about it
-            await self._world.run_blocking(tracer.close)
 
     def _invitation(self, address: str) -> SlotInvitation:
         return invitation(self.settings.slot, address, self._world.secret)
