@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import structlog
 
 from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
@@ -177,7 +178,7 @@ def test_a_reporter_that_fails_is_logged_once_and_harms_nobody(tmp_path: Path) -
     file, broken = tmp_path / "spans", Broken()
     broken.released.set()
     spans = reporting(broken, SpanFile(file))
-    tracing = Tracing(spans)
+    tracing = Tracing([spans])
     with structlog.testing.capture_logs() as log:
         tracing.follow([Deployed(Attempt(0), None, 6)], lambda: world.machine.view(0))
         spans.add(SPAN)
@@ -216,8 +217,8 @@ def test_without_reporters_nobody_looks() -> None:
     def view() -> Any:
         raise AssertionError("looked at")
 
-    spans = reporting()
     ended = CheckpointEnded(CheckpointId(1), SnapshotKind.CHECKPOINT, 5)
-    Tracing(spans).follow([ended, Deployed(Attempt(0), None, 6)], view)
-    spans.close()
-    assert not span_threads()
+    tracing = Tracing([])
+    tracing.follow([ended, Deployed(Attempt(0), None, 6)], view)
+    with pytest.raises(AssertionError, match="looked at"):
+        Tracing([reporting(Broken())]).follow([ended], view)

@@ -35,7 +35,6 @@ from tidegate.model.control import (
     Threads,
 )
 from tidegate.model.versions import versions
-from tidegate.telemetry.span_reporting import SpanReporting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -47,24 +46,25 @@ if TYPE_CHECKING:
     from tidegate.graph.runtime import SlotProvider
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.view import JobView
-    from tidegate.model.chance import Chance
     from tidegate.model.control import ThreadStack
     from tidegate.model.ids import Epoch, JobId, SlotId, VertexId
     from tidegate.model.settings import JobSettings
-    from tidegate.telemetry.reporters.spans import SpanReporter
+    from tidegate.telemetry.span_reporting import SpanReporting
 
 
 ANSWER_WITHIN_MS: Final = 5_000
 """A slot that is in a call of a user's function answers questions when that returns."""
 
 
-def _span_reporters(settings: JobSettings, chance: Chance) -> list[SpanReporter]:
-    """Raises ConfigError for one that cannot be made."""
+def _span_reporting(settings: JobSettings, world: DriverWorld) -> list[SpanReporting]:
+    """The reporting of a job's spans; empty where nobody reports. Raises ConfigError."""
     if not settings.span_reporters:
         return []
     from tidegate.telemetry.reporters.spans import made  # few jobs have any
+    from tidegate.telemetry.span_reporting import SpanReporting
 
-    return list(made(settings, chance))
+    reporters = list(made(settings, world.chance))
+    return [SpanReporting(reporters, world.clock, world.log)]
 
 
 class RunningJob:
@@ -88,8 +88,7 @@ class RunningJob:
         parts = (files, self.inbox, self._slots, self.hosts, self.answers)
         self._performer = Performer(graph, world, leadership, *parts)
         self._ending = Ending(leadership, files, kept, self._staging, settings.checkpoints, log)
-        reporters = _span_reporters(settings, world.chance)
-        self._spans = SpanReporting(reporters, world.clock, log)
+        self._spans = _span_reporting(settings, world)
         self._tracing = Tracing(self._spans)
         self._warnings = Warnings(log, settings.silenced)
         self._remarks = Remarks(self._warnings)
@@ -113,8 +112,8 @@ class RunningJob:
         """Slots can come while this lasts; at its end nothing of the run is left."""
         # Left in reverse: slots go while the inbox still takes what they say.
         async with contextlib.AsyncExitStack() as leaving:
-            if self._spans.has_reporters:
-                leaving.push_async_callback(self._world.run_blocking, self._spans.close)
+            for each in self._spans:
+                leaving.push_async_callback(self._world.run_blocking, each.close)
             leaving.push_async_callback(self.inbox.close)
             leaving.push_async_callback(self._performer.close)
             opened = self._slots.open(self._world.network, self._invitation)

@@ -42,10 +42,6 @@ class SpanReporting:
         self._clock = clock
         self._all = [_Reporting(each, log) for each in reporters]
 
-    @property
-    def has_reporters(self) -> bool:
-        return bool(self._all)
-
     def add(self, span: Span) -> None:
         """Has a span reported. Does not block."""
         for each in self._all:

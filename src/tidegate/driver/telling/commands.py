@@ -150,15 +150,18 @@ Attribute = int | str
 
 
 class Tracing:
-    """Makes spans of one job and has them reported, in order. reporting: gets them."""
+    """Makes spans of one job and has them reported, in order.
 
-    def __init__(self, reporting: SpanReporting) -> None:
+    reporting: gets them; empty where nobody does.
+    """
+
+    def __init__(self, reporting: Sequence[SpanReporting]) -> None:
         self._reporting = reporting
         self._starting = False
 
     def follow(self, commands: Iterable[JobCommand], view: Callable[[], JobView]) -> None:
         """Follows the job master's messages. view: the job's current state."""
-        if not self._reporting.has_reporters:
+        if not self._reporting:
             return
         for command in commands:
             match command:
@@ -166,14 +169,18 @@ class Tracing:
                     seen = view()
                     final = seen.checkpoints.find(checkpoint)
                     if final is not None:
-                        self._reporting.add(checkpoint_span(seen.job, final))
+                        self._report(checkpoint_span(seen.job, final))
                 case Deployed():
                     self._starting = True
                 case _:
                     pass
         if self._starting and (span := initialization_span(view())) is not None:
             self._starting = False
-            self._reporting.add(span)
+            self._report(span)
+
+    def _report(self, span: Span) -> None:
+        for each in self._reporting:
+            each.add(span)
 
 
 _FIGURES: Final[Mapping[str, Callable[[SubtaskStatistics], int]]] = {

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.config.log import HEARD_LEVELS, in_words, overheard, print_line, written_later
 from tidegate.driver.pool import PrintedLines, WaitingLines
-from tidegate.driver.telling.log_file import LogFile
 from tidegate.model.control import LogRecord
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from tidegate.clock import Clock
+    from tidegate.driver.telling.log_file import LogFile
     from tidegate.model.control import Logged
     from tidegate.model.logs import LogFilter, LogPage
     from tidegate.model.settings import LogSettings
@@ -79,6 +79,8 @@ class JobLog:
         self._printed = PrintedLines(start)
         self._lines = WaitingLines(start, self._write_lines)
         if settings.file is not None:
+            from tidegate.driver.telling.log_file import LogFile  # few jobs write one
+
             self._file = LogFile(
                 settings.file, start, self._clock, self._plain, as_json=settings.as_json
             )

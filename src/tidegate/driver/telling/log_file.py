@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidegate.config.log import HEARD_LEVELS
 from tidegate.driver.pool import WaitingLines
 from tidegate.model.control import LogRecord
+from tidegate.telemetry.log_lines import as_json, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,6 +85,4 @@ class LogFile:
         return LogRecord(self._clock.wall_ms(), HEARD_LEVELS["warning"], "tidegate", text)
 
     def _line(self, record: LogRecord) -> str:
-        from tidegate.telemetry.log_lines import as_json, as_text  # few jobs write a file
-
         return f"{json.dumps(as_json(record)) if self._as_json else as_text(record)}\n"
