@@ -336,7 +336,6 @@ def answered(made: Forking) -> int | None:
     return made.pid
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are Linux's")
 @pytest.mark.parametrize("room", [0, 1, 2])
 def test_a_job_for_which_the_server_lacks_descriptors_does_not_end_it(room: int) -> None:
     made = Forking()
