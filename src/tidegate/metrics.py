@@ -5,16 +5,20 @@ in a ``MetricGroup``, under a limit; the engine registers what it counts anyway,
 is touched per row. Values are read with each heartbeat, on another thread than the slot's loop.
 
 A user's gauge is code that may raise, or never return. It is called on a thread of its own, and a
-gauge that does either is not called again.
+gauge that does either is not called again. Numbers that functions give become Python's own at once,
+so that anything else fails the call that gives it, not the thread that reads.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import operator
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from tidegate.errors import GraphError
 from tidegate.model.metrics import QUANTILES, Metered, MetricKey, MetricKind, Spread
 
 if TYPE_CHECKING:
@@ -42,6 +46,18 @@ _GAUGES_WAIT_S: Final = 0.02
 _GAUGE_SLOW_MS: Final = 1_000
 
 
+def _number(given: object) -> Any:
+    """A number of NumPy or another library as an int or a float of Python.
+
+    Raises TypeError for what is no number, texts among them.
+    """
+    if not isinstance(given, str | bytes | bytearray):
+        for convert in (operator.index, float):
+            with contextlib.suppress(TypeError):
+                return convert(cast("Any", given))
+    raise TypeError(f"a metric takes numbers, not {given!r:.100}")
+
+
 class Counter:
     """A number that is counted up and down."""
 
@@ -51,12 +67,12 @@ class Counter:
         self._count = 0
 
     def inc(self, n: int = 1) -> None:
-        """Adds n to the counter."""
-        self._count += n
+        """Adds n to the counter. Raises TypeError for what is no number."""
+        self._count += n if type(n) is int else _number(n)
 
     def dec(self, n: int = 1) -> None:
-        """Subtracts n from the counter."""
-        self._count -= n
+        """Subtracts n from the counter. Raises TypeError for what is no number."""
+        self._count -= n if type(n) is int else _number(n)
 
     def get_count(self) -> int:
         """Current value of the counter."""
@@ -106,8 +122,8 @@ class Meter:
         self._rate = Rate(self.get_count, now_ms, span_s * 1_000)
 
     def mark_event(self, value: int = 1) -> None:
-        """Records that n events happened."""
-        self._count += value
+        """Records that n events happened. Raises TypeError for what is no number."""
+        self._count += value if type(value) is int else _number(value)
 
     def get_count(self) -> int:
         """Number of events so far."""
@@ -133,7 +149,9 @@ class Distribution:
         self.greatest = 0
 
     def update(self, value: int) -> None:
-        """Adds a value to the distribution."""
+        """Adds a value to the distribution. Raises TypeError for what is no number."""
+        if type(value) is not int and type(value) is not float:
+            value = _number(value)
         self.least = value if self.count == 0 else min(self.least, value)
         self.greatest = value if self.count == 0 else max(self.greatest, value)
         self.count += 1
@@ -155,7 +173,9 @@ class Histogram:
         self._told = Spread()
 
     def update(self, value: float) -> None:
-        """Adds a value to the histogram."""
+        """Adds a value to the histogram. Raises TypeError for what is no number."""
+        if type(value) is not float and type(value) is not int:
+            value = _number(value)
         if self._count < _WINDOW:
             self._latest.append(value)
         else:
@@ -207,11 +227,7 @@ class Gauge:
 
 
 def _shown(told: object) -> MetricValue:
-    if isinstance(told, bool | int):
-        return int(told)
-    if isinstance(told, str):
-        return told[:_TEXT_MAX]
-    return float(cast("float", told))
+    return str(told)[:_TEXT_MAX] if isinstance(told, str) else _number(told)
 
 
 Metric = Counter | Meter | Distribution | Histogram | Gauge
@@ -246,6 +262,7 @@ class MetricRegistry:
         self._own: dict[MetricKey, Callable[[], MetricValue | None]] = {}
         self._by_variable: dict[tuple[str, str], Callable[[], Mapping[str, int]]] = {}
         self._refused = ""
+        self._unread: dict[MetricKey, str] = {}
 
     # --- for functions ---
 
@@ -257,6 +274,7 @@ class MetricRegistry:
 
         One that is more than the limit counts, and is not told.
         """
+        _check_name(name)
         key = MetricKey(name, _KINDS[type(metric)], self._operator, groups)
         known = self._known.get(key)
         if known is not None and type(known) is type(metric) and not isinstance(metric, Gauge):
@@ -303,7 +321,12 @@ class MetricRegistry:
                 groups: tuple[Group, ...] = ((variable, of),)
                 found[MetricKey(name, MetricKind.GAUGE, self._operator, groups)] = number
         for key, metric in list(self._known.items()):
-            if (value := metric.value()) is not None:
+            try:
+                value = metric.value()
+            except Exception as error:  # such as a histogram's of infinities of both signs
+                self._unread[key] = f"reading it raised {type(error).__name__}: {error}"
+                continue
+            if value is not None:
                 found[key] = value
         return found
 
@@ -319,7 +342,9 @@ class MetricRegistry:
         return self._refused
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Gauges that are not called any more, as name and cause."""
+        """Gauges that are not called any more and metrics without a value, as name and cause."""
+        for key, cause in list(self._unread.items()):
+            yield full_name(key), cause
         for key, metric in list(self._known.items()):
             if isinstance(metric, Gauge) and metric.fault:
                 yield full_name(key), metric.fault
@@ -333,6 +358,17 @@ def full_name(key: MetricKey) -> str:
     return ".".join((*parts, key.name))
 
 
+def _check_name(name: object) -> None:
+    """Raises GraphError for a name that reporters could not show."""
+    if not isinstance(name, str) or not name:
+        raise GraphError(
+            f"The name of a metric or of its group is {name!r}, which is "
+            f"{'empty' if name == '' else 'not text'}",
+            where="get_metrics_group() of a function",
+            remedy="Give it a name such as 'rows_late'.",
+        )
+
+
 class MetricGroup:
     """A place in the tree of metrics; PyFlink's ``MetricGroup``. registry: of its operator."""
 
@@ -344,7 +380,9 @@ class MetricGroup:
         """A group below this one; with ``extra``, the group of a key and its value.
 
         Reporters show the key as a variable of its metrics, which Prometheus calls a label.
+        Raises GraphError for a name that is no text or is empty, as all calls of a group do.
         """
+        _check_name(name)
         below: Group = name if extra is None else (name, str(extra))
         return MetricGroup(self.registry, (*self._groups, below))
 

@@ -30,6 +30,15 @@ def test_an_interval_below_ten_milliseconds_is_refused_and_zero_is_none(interval
     assert checkpoint_settings(with_interval("10 ms")).interval_ms == 10
 
 
+def test_flinks_interval_without_end_is_none() -> None:
+    configuration = with_interval(2**63 - 1).set(
+        checkpointing.CHECKPOINT_INTERVAL_DURING_BACKLOG, "9223372036854775807 ms"
+    )
+    settings = checkpoint_settings(configuration)
+    assert settings.interval_ms is None and settings.interval_during_backlog_ms == 0
+    assert settings.mode is CheckpointingMode.AT_LEAST_ONCE
+
+
 def test_a_batch_job_takes_no_checkpoints() -> None:
     configuration = with_interval().set(execution.RUNTIME_MODE, "batch")
     assert checkpoint_settings(configuration).interval_ms is None

@@ -81,6 +81,9 @@ def test_all_faults_of_a_file_are_told_with_their_lines(tmp_path: Path) -> None:
         ("a: [b", "not valid YAML", 1),
         ("- a\n- b\n", "holds no options", 1),
         ("k: v\n\tx: 1", "not valid YAML", 2),
+        ("k: v\npipeline.global-job-parameters: {a: {b: c}}", "where a single value belongs", 2),
+        ("pipeline.jars:\n- [a, b]", "where a single value belongs", 2),
+        ("k: v\n? [a, b]\n: v", "where a single value belongs", 2),
     ],
 )
 def test_what_is_no_file_of_options_is_refused(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tidegate.config import checkpointing, execution, slots
@@ -265,3 +267,15 @@ def test_a_beat_that_is_as_slow_as_its_lease_is_refused(given: dict[str, str], t
         job_settings(Configuration.from_dict(given))
     ten = {"heartbeat.interval": "10 s", "heartbeat.timeout": "50 s"}
     assert job_settings(Configuration.from_dict(ten)).slot.pulse_ms == 10_000
+
+
+def test_a_heartbeat_timeout_that_links_cannot_have_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"heartbeat.timeout is '30 d', which is above 24 d"
+    ) as told:
+        Configuration.from_dict({"heartbeat.timeout": "30 d"})
+    assert "at least 100 ms and at most 24 d" in told.value.remedy
+    longest = Configuration.from_dict({"heartbeat.timeout": "24 d"}).get(slots.HEARTBEAT_TIMEOUT)
+    with socket.socket() as link:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, longest)
+        assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == longest

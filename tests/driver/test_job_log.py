@@ -228,14 +228,54 @@ def test_a_standard_error_that_is_gone_holds_nothing_up() -> None:
     assert read(job) == ["one", "two"]
 
 
-def test_a_file_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_told_once_and_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.mkdir()
     with capture_logs() as logs:
         job = JobLog(ManualClock(), process_log())
-        job.begin(LogSettings(file=str(tmp_path)), lambda call: call())
+        job.begin(LogSettings(file=str(file)), lambda call: call())
         heard(job, record("one"))
         heard(job, record("two"))
-    assert [each["event"] for each in logs] == ["the job's log cannot be written"]
+    assert [each["event"].split(";")[0] for each in logs] == ["the job's log cannot be written"]
     assert read(job) == ["one", "two"]
+    file.rmdir()
+    heard(job, record("three"))
+    assert [line.split(" ")[-2] for line in file.read_text().splitlines()] == [
+        "one",
+        "two",
+        "three",
+    ]
+
+
+def test_a_full_disk_costs_the_file_no_record(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.symlink_to("/dev/full")
+    with capture_logs() as logs:
+        job = JobLog(ManualClock(), process_log())
+        job.begin(LogSettings(file=str(file), as_json=True), lambda call: call())
+        heard(job, record("one"))
+        file.unlink()
+        heard(job, record("two"))
+    assert "No space left" in logs[0]["error"] and len(logs) == 1
+    lines = filter(None, file.read_text().splitlines())
+    assert [json.loads(line)["message"] for line in lines] == ["one", "two"]
+
+
+def test_the_file_says_how_many_records_it_lacks(tmp_path: Path) -> None:
+    file, calls = tmp_path / "job.log", list["Callable[[], None]"]()
+    job = made()
+    job.begin(LogSettings(file=str(file)), calls.append)
+    for _ in range(WAITING_MAX + 1_234):
+        heard(job, record("row"))
+    calls.pop()()
+    *rows, note = file.read_text().splitlines()
+    assert len(rows) == WAITING_MAX
+    assert note.endswith(
+        "WARNING tidegate: 1,234 records dropped: they came faster than this file took them"
+    )
+    heard(job, record("last"))
+    calls.pop()()
+    assert "dropped" not in file.read_text().splitlines()[-1]
 
 
 @pytest.fixture

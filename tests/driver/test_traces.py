@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import structlog
 
 from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
+from tests.e2e.watch import until
 from tests.worlds.jobmaster import World as JobWorld
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded
+from tidegate.clock import SystemClock
 from tidegate.driver.telling.commands import (
     Tracing,
     checkpoint_span,
@@ -26,11 +30,14 @@ from tidegate.model.metrics import Span
 from tidegate.model.settings import FixedDelay, JobSettings, NoRestart
 from tidegate.model.topology import Partitioner
 from tidegate.telemetry.reporters.spans import SpanFile
+from tidegate.telemetry.span_reporting import SpanReporting
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
     from pathlib import Path
 
+    from tidegate.telemetry.reporters.spans import SpanReporter
+
+LIMIT_S = 100.0
 SPAN = Span("Checkpoint", "job", 1, 2, {"checkpointId": 1})
 
 
@@ -114,23 +121,30 @@ def test_the_span_of_a_start_that_fails_says_so() -> None:
     assert span is not None and span.attributes["initializationStatus"] == "FAILED"
 
 
-class Reporting:
-    """A tracing whose work is done when the test says so."""
+class Broken:
+    """Reports nothing: it raises, and behind that may wait until it is released."""
 
-    def __init__(self, *reporters: Any) -> None:
-        self.work: list[Coroutine[object, object, None]] = []
+    def __init__(self) -> None:
+        self.asked = 0
+        self.released = threading.Event()
+        self.closed = False
 
-        async def run_blocking(call: Any) -> object:
-            return call()
+    def report(self, span: Span) -> None:
+        self.asked += 1
+        if self.asked > 1:
+            assert self.released.wait(LIMIT_S)
+        raise OSError("the disk is full")
 
-        self.tracing = Tracing(reporters, run_blocking, self.work.append, structlog.get_logger())
+    def close(self) -> None:
+        self.closed = True
 
-    def done(self) -> None:
-        async def do() -> None:
-            for work in self.work:
-                await work
 
-        asyncio.run(do())
+def span_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "tidegate-spans"]
+
+
+def reporting(*reporters: SpanReporter) -> SpanReporting:
+    return SpanReporting(reporters, SystemClock(), structlog.get_logger())
 
 
 def test_a_file_gets_a_line_a_span_behind_those_it_has(tmp_path: Path) -> None:
@@ -159,25 +173,52 @@ def test_the_start_of_a_region_is_a_span_of_its_subtasks_alone() -> None:
     assert span.start_ms % 1_000_000 == span.end_ms % 1_000_000 == 3_000
 
 
-def test_a_reporter_that_fails_is_logged_and_harms_nobody(tmp_path: Path) -> None:
-    def broken(span: Span) -> None:
-        raise OSError("the disk is full")
-
+def test_a_reporter_that_fails_is_logged_once_and_harms_nobody(tmp_path: Path) -> None:
     world = JobWorld().running()
-    file = tmp_path / "spans"
-    reporting = Reporting(broken, SpanFile(file).report)
+    file, broken = tmp_path / "spans", Broken()
+    broken.released.set()
+    spans = reporting(broken, SpanFile(file))
+    tracing = Tracing([spans])
     with structlog.testing.capture_logs() as log:
-        reporting.tracing.follow([Deployed(Attempt(0), None, 6)], lambda: world.machine.view(0))
-        reporting.done()
-    assert [line["event"] for line in log] == ["a span could not be reported"]
-    assert "JobInitialization" in file.read_text()
+        tracing.follow([Deployed(Attempt(0), None, 6)], lambda: world.machine.view(0))
+        spans.add(SPAN)
+        until(lambda: broken.asked == 2, "both are asked for")
+        spans.close()
+    assert [line["event"].split(";")[0] for line in log] == ["a span could not be reported"]
+    assert file.read_text().count("\n") == 2 and "JobInitialization" in file.read_text()
+    assert broken.closed
+
+
+def test_the_end_drops_what_waits_for_a_receiver_that_does_not_answer() -> None:
+    broken = Broken()
+    spans = reporting(broken)
+    for _ in range(5):
+        spans.add(SPAN)
+    until(lambda: broken.asked == 2, "the second is under way")
+    began_s = time.monotonic()
+    spans.close()
+    took_s = time.monotonic() - began_s
+    assert broken.closed and took_s < 5
+    broken.released.set()
+    until(lambda: not span_threads(), "the thread has ended")
+    assert broken.asked == 2
+
+
+def test_the_end_waits_for_spans_of_a_receiver_that_answers(tmp_path: Path) -> None:
+    file = tmp_path / "spans"
+    spans = reporting(SpanFile(file))
+    for _ in range(500):
+        spans.add(SPAN)
+    spans.close()
+    assert file.read_text().count("\n") == 500 and not span_threads()
 
 
 def test_without_reporters_nobody_looks() -> None:
     def view() -> Any:
         raise AssertionError("looked at")
 
-    reporting = Reporting()
     ended = CheckpointEnded(CheckpointId(1), SnapshotKind.CHECKPOINT, 5)
-    reporting.tracing.follow([ended, Deployed(Attempt(0), None, 6)], view)
-    assert reporting.work == []
+    tracing = Tracing([])
+    tracing.follow([ended, Deployed(Attempt(0), None, 6)], view)
+    with pytest.raises(AssertionError, match="looked at"):
+        Tracing([reporting(Broken())]).follow([ended], view)

@@ -1,10 +1,17 @@
 """What functions count, and what is read of it."""
 
+import io
+import math
+import pickle
+import pickletools
 import threading
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.metrics.reading import by_name
+from tidegate.errors import GraphError
 from tidegate.metrics import GaugeCalls, MetricRegistry, Rate
 from tidegate.model.ids import OperatorId
 from tidegate.model.metrics import Metered, MetricKey, MetricKind, Spread
@@ -32,6 +39,23 @@ def test_a_name_that_is_given_again_is_the_same_metric() -> None:
     assert group.counter("rows") is not group.add_group("late").counter("rows")
     group.counter("rows").inc(2)
     assert group.counted("rows") == 2 and group.counted("others") == 0
+
+
+@pytest.mark.parametrize("name", [7, None, ""])
+def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+    group = MetricRegistry(still).group()
+    for make in (
+        group.counter,
+        group.meter,
+        group.histogram,
+        group.distribution,
+        group.add_group,
+        lambda name: group.add_group(name, "nl"),
+        lambda name: group.gauge(name, lambda: 1),
+    ):
+        with pytest.raises(GraphError, match="name of a metric or of its group is"):
+            make(name)
+    assert by_name(group.registry) == {}
 
 
 def test_metrics_above_the_limit_count_and_are_not_told() -> None:
@@ -89,6 +113,60 @@ def test_a_histogram_tells_quantiles_of_its_latest_values() -> None:
     assert (found.least, found.greatest, found.mean) == (489, 1_000, 744.5)
     assert found.quantiles == (744, 872, 975, 990, 995, 1_000)
     assert found.deviation == pytest.approx(147.8, abs=0.1)
+
+
+@pytest.mark.parametrize("odd", [None, "1.5", b"1", [1], 1j, np.array([1, 2])])
+def test_what_is_no_number_fails_the_call_that_gives_it(odd: Any) -> None:
+    registry = MetricRegistry(still)
+    group = registry.group()
+    for give in (
+        group.counter("counter").inc,
+        group.counter("counter").dec,
+        group.meter("meter").mark_event,
+        group.histogram("histogram").update,
+        group.distribution("distribution").update,
+    ):
+        with pytest.raises(TypeError, match="a metric takes numbers, not"):
+            give(odd)
+    assert by_name(registry) == {
+        "counter": 0,
+        "meter": Metered(0, 0.0),
+        "histogram": Spread(),
+        "distribution": Spread(),
+    }
+
+
+def test_numbers_of_numpy_become_numbers_of_python() -> None:
+    registry = MetricRegistry(still)
+    group = registry.group()
+    group.counter("counter").inc(np.uint8(200))
+    group.counter("counter").inc(np.uint8(200))
+    group.meter("meter").mark_event(np.int64(3))
+    group.histogram("histogram").update(np.float32(1.5))
+    group.distribution("distribution").update(np.int32(7))
+    group.gauge("gauge", lambda: np.int16(5))  # type: ignore[arg-type, return-value]
+    until_called(GaugeCalls(still), registry)
+    read = by_name(registry)
+    assert read == {
+        "counter": 400,
+        "meter": Metered(3, 3_000.0),
+        "histogram": Spread(1, 1.5, 1.5, 1.5, 0.0, (1.5,) * 6),
+        "distribution": Spread(1, 7, 7, 7.0),
+        "gauge": 5,
+    }
+    pickletools.dis(pickle.dumps(read), dump := io.StringIO())
+    assert "numpy" not in dump.getvalue()
+
+
+def test_a_metric_that_cannot_be_read_is_named_and_others_are_read() -> None:
+    registry = MetricRegistry(still)
+    group = registry.group()
+    for value in (math.inf, -math.inf):
+        group.histogram("both").update(value)
+    group.counter("rows").inc()
+    assert by_name(registry) == {"rows": 1}
+    [(name, cause)] = registry.faults()
+    assert name == "both" and cause.startswith("reading it raised ValueError")
 
 
 def test_a_meter_tells_the_rate_of_its_last_seconds() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,7 +28,6 @@ from tidegate.transport.security import LinkSecurity
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from tidegate.errors import TidegateError
@@ -326,3 +326,32 @@ def waited_for(reached: Callable[[], bool]) -> None:
             return
         threading.Event().wait(0.05)
     raise AssertionError("this did not come to be in time")
+
+
+def answered(made: Forking) -> int | None:
+    """Opens a channel that asks for nothing; the server's process once it has closed it too."""
+    with made.channel() as channel:
+        channel.shutdown(socket.SHUT_WR)
+        assert channel.recv(1) == b""
+    return made.pid
+
+
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_a_job_for_which_the_server_lacks_descriptors_does_not_end_it(room: int) -> None:
+    made = Forking()
+    try:
+        server = psutil.Process(answered(made))
+        # Its input and outputs, the link to the program, and a pair for signals.
+        waited_for(lambda: server.num_fds() == 6)
+        taken = {int(each.name) for each in Path(f"/proc/{server.pid}/fd").iterdir()}
+        free = [number for number in range(10) if number not in taken]
+        former = server.rlimit(psutil.RLIMIT_NOFILE)
+        server.rlimit(psutil.RLIMIT_NOFILE, (free[room], former[1]))
+        with made.channel() as refused:
+            assert refused.recv(1) == b""
+        server.rlimit(psutil.RLIMIT_NOFILE, former)
+        assert answered(made) == server.pid
+        with pytest.raises(psutil.TimeoutExpired):
+            server.wait(0.2)
+    finally:
+        made.end()

@@ -34,15 +34,15 @@ TELEMETRY = [
     Mutant(
         "the end of a job is not reported",
         "telemetry/reporting.py",
-        "        self._report(client, last=True)\n        self._close()\n",
-        "        self._close()\n",
+        "            self._report(client)\n        self._close()\n",
+        "            pass\n        self._close()\n",
         tests="tests/telemetry",
     ),
     Mutant(
         "each failure of a receiver is told",
         "telemetry/reporting.py",
-        "        if not due.failed:\n",
-        "        if True:\n",
+        "        if not self.failed:\n            self._log",
+        "        if True:\n            self._log",
         tests="tests/telemetry",
     ),
     Mutant(

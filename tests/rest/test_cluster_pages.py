@@ -219,6 +219,19 @@ def test_the_settings_of_a_job_have_no_secrets() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "given, shown",
+    [
+        ("db.password:hunter2,city: Delft", "db.password:******,city:Delft"),
+        ("city: Delft", "city: Delft"),
+    ],
+)
+def test_secrets_within_a_map_are_hidden(given: str, shown: str) -> None:
+    key = "pipeline.global-job-parameters"
+    view = replace(VIEW, settings=replace(VIEW.settings, given={key: given}))
+    assert cluster.settings_of(view) == [{"key": key, "value": shown}]
+
+
 def test_the_metrics_of_the_driver() -> None:
     assert cluster.driver_metrics(VIEW, (5, 4, 2)) == {
         "numRegisteredTaskManagers": 3,

@@ -237,7 +237,9 @@ def test_the_surroundings_of_the_driver_have_no_secrets(
 ) -> None:
     monkeypatch.setenv("TIDEGATE_TOKEN", "x")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
+    monkeypatch.setenv("TIDEGATE_SETTINGS", '{"tidegate.ha.zookeeper.password": "hunter2"}')
     told = rest.get("/jobmanager/environment")
+    assert "hunter2" not in str(told)
     assert {"PYTHONHASHSEED=7", "TIDEGATE_TOKEN=******"} <= set(told["jvm"]["options"])
     assert any(each.startswith("aiohttp ") for each in told["classpath"])
     assert told["jvm"]["version"].startswith("CPython 3.")

@@ -39,8 +39,30 @@ def reasons() -> Reasons:
     return Reasons()
 
 
+class Pulses:
+    """What the slot tells, behind errors that reading it raises. recovered: set after these."""
+
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+        self.recovered = threading.Event()
+        self._failed = False
+
+    def __call__(self) -> Pulse:
+        if self.errors:
+            self._failed = True
+            raise self.errors.pop()
+        if self._failed:
+            self.recovered.set()
+        return Pulse(SLOT)
+
+
 @pytest.fixture
-def guard(reasons: Reasons) -> Iterator[GuardProcess]:
+def pulses() -> Pulses:
+    return Pulses()
+
+
+@pytest.fixture
+def guard(reasons: Reasons, pulses: Pulses) -> Iterator[GuardProcess]:
     # A lease without end: a guard that reached no driver would kill this process.
     settings = SlotSettings(pulse_ms=10, lease_ms=NEVER_MS)
     dial = partial(
@@ -53,7 +75,7 @@ def guard(reasons: Reasons) -> Iterator[GuardProcess]:
         lease_ms=NEVER_MS,
     )
     made = GuardProcess(PulseLink(dial), None, Pulse(SLOT), settings, reasons)
-    made.watch(Calls(), lambda: Pulse(SLOT))
+    made.watch(Calls(), pulses)
     yield made
     made.stop()
 
@@ -72,6 +94,14 @@ def test_a_slot_without_its_guard_ends_for_nobody_would_fence_it(
     psutil.Process(guard.pid).kill()
     assert reasons.came.wait(LIMIT_S)
     assert "guard does not answer" in reasons.given[0]
+
+
+def test_figures_that_cannot_be_read_are_told_once_and_read_again(
+    guard: GuardProcess, pulses: Pulses, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pulses.errors = [ValueError("odd"), RuntimeError("changed"), ValueError("odd")]
+    assert pulses.recovered.wait(LIMIT_S)
+    assert capfd.readouterr().err == "tidegate: figures of a slot cannot be read: ValueError: odd\n"
 
 
 def test_a_signal_that_comes_while_nothing_is_cancelled_changes_nothing(

@@ -455,4 +455,11 @@ def test_the_command_refuses_what_it_cannot_read(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(commands, ["prune", *args])
-    assert result.exit_code == 2 and "error: " in result.output
+    assert result.exit_code == 2 and "error: " in result.output.lower()
+
+
+@pytest.mark.parametrize("age", ["7", " 7", "--7", "-7d"])
+def test_an_age_without_a_unit_or_below_nothing_removes_nothing(world: JobWorld, age: str) -> None:
+    result = CliRunner().invoke(commands, ["prune", world.root, "--older-than", age])
+    assert result.exit_code == 2 and "is no duration such as 30s, 10m, 2h or 1d" in result.output
+    assert len(checkpoints_in(world)) == 3

@@ -9,7 +9,7 @@ from tests.rest.world import DONE, EMPTY, FIRST, SECOND, VERTEX
 from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
 from tidegate.model.control import ExecutionState, SubtaskFigures
 from tidegate.model.ids import CheckpointId, OperatorId, VertexId
-from tidegate.model.metrics import MetricKey, MetricKind
+from tidegate.model.metrics import Group, MetricKey, MetricKind
 from tidegate.model.topology import OperatorInfo
 from tidegate.telemetry.held import held_state
 
@@ -80,3 +80,12 @@ def test_growth_is_known_only_between_two_checkpoints(
     held = held_state(view(*sizes))
     assert {step["grown_a_minute"] for step in held["steps"]} == {None}  # type: ignore[attr-defined]
     assert (held["checkpoint"] is None) == (not sizes)
+
+
+@pytest.mark.parametrize("groups", [(), ("mine",), (("country", "nl"),), ("state", "mine")])
+def test_metrics_of_functions_with_such_a_name_are_no_state(groups: tuple[Group, ...]) -> None:
+    known = held_state(view())
+    own = {MetricKey("stateSize", MetricKind.COUNTER, OPERATOR.id, groups): 5}
+    first = replace(TASKS[0], metrics={**TASKS[0].metrics, **own})
+    shown = replace(view(), vertices=(EMPTY_STEP, replace(STEP, subtasks=(first, TASKS[1]))))
+    assert held_state(shown) == known

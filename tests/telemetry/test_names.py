@@ -61,6 +61,7 @@ def test_filters_choose_by_scope_name_and_kind() -> None:
     ]
     assert names(all_of) == ["seen", "late", "uptime", "pace"]
     assert names(all_of, filter_includes="*:*:counter") == ["seen", "late"]
+    assert names(all_of, filter_includes="*:*:COUNTER") == ["seen", "late"]
     assert names(all_of, filter_includes="*.operator*:seen,l*") == ["seen", "late"]
     assert names(all_of, filter_includes="jobmanager.*;*:pace") == ["uptime", "pace"]
     assert names(all_of, filter_excludes="*:*:counter,meter") == ["uptime"]

@@ -4,6 +4,7 @@ import json
 import math
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,15 @@ def test_metrics_are_pushed_under_the_jobs_name_and_deleted_at_the_end(received:
     assert (put, delete) == ("PUT", "DELETE")
     assert path == deleted == "/metrics/job/orders-1/site/a"
     assert samples(text.decode())[f"{AT}country_seen"][0][1] == 7
+
+
+def test_a_gateway_that_has_refused_is_not_asked_to_delete(received: Receiver) -> None:
+    received.status = 500
+    push = PrometheusPush(PrometheusPushSettings(received.url, "orders", {}), "-1")
+    with pytest.raises(OSError, match="500"):
+        push.report(ALL, 0)
+    push.close()
+    assert [method for method, _, _ in received.came] == ["PUT"]
 
 
 def test_opentelemetry_gets_sums_and_gauges_with_a_point_for_each_place(received: Receiver) -> None:
@@ -203,6 +213,42 @@ def test_reporting_goes_on_where_one_receiver_fails_and_the_end_waits_for_none(
     after = path.read_text()
     assert after.count('"numRestarts"') > 3
     assert capsys.readouterr().err.count("metrics could not be reported") == 1
+
+
+def test_no_reporter_waits_for_the_receiver_of_another() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("", 0)) as free:
+        url, port = f"http://127.0.0.1:{silent.getsockname()[1]}", free.getsockname()[1]
+        free.close()
+        settings = [
+            ReporterSettings("push", PrometheusPushSettings(url, "orders", {}), interval_ms=100),
+            ReporterSettings("prom", PrometheusSettings((port, port), "localhost")),
+        ]
+        reporting = MetricReporting(settings, SystemClock(), SeededChance(1), process_log())
+        client = SimpleNamespace(view=lambda: EMPTY)
+        reporting.open(client, Epoch(1))  # type: ignore[arg-type]
+        pushed, _ = silent.accept()
+        until(lambda: "flink_jobmanager_job_numRestarts" in fetched(port), "the port is up to date")
+        pushed.close()
+    reporting.shut()
+    assert all("tidegate-metrics" not in each.name for each in threading.enumerate())
+
+
+def test_a_view_that_cannot_be_shown_ends_no_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, odd = tmp_path / "told.jsonl", [ValueError("odd"), PeerLost("the driver is busy")]
+
+    def view() -> object:
+        if odd:
+            raise odd.pop()
+        return EMPTY
+
+    settings = [ReporterSettings("lines", JsonLinesSettings(str(path)), interval_ms=100)]
+    reporting = MetricReporting(settings, SystemClock(), SeededChance(1), process_log())
+    reporting.open(SimpleNamespace(view=view), Epoch(1))  # type: ignore[arg-type]
+    until(lambda: '"numRestarts"' in path.read_text(), "reports go on")
+    reporting.shut()
+    assert capsys.readouterr().err.count("ValueError: odd") == 1
 
 
 def test_a_span_comes_as_a_trace_of_its_own(received: Receiver) -> None:

@@ -77,6 +77,10 @@ def test_flinks_keys_of_the_pushgateway_and_of_opentelemetry() -> None:
             {"reporter.a.factory.class": "prometheus", "reporter.a.interval": "soon"},
             "metrics.reporter.a.interval is 'soon'",
         ),
+        (
+            {"reporter.a.factory.class": "prometheus", "reporter.a.filter.includes": "*:*:countr"},
+            "metrics.reporter.a.filter.includes has '*:*:countr', and 'countr' is no kind",
+        ),
     ],
 )
 def test_what_makes_no_reporter_is_refused(settings: dict[str, object], says: str) -> None:

@@ -11,9 +11,8 @@ import click
 
 from tidegate.cli.jobs import DRIVER_GONE, GONE, ReachableJob, folder_of, state_of
 from tidegate.cli.main import INTERRUPTED
-from tidegate.cli.options import with_folder
+from tidegate.cli.options import Ago, with_folder
 from tidegate.cli.tables import escaped
-from tidegate.config.values import span_ms
 from tidegate.datastream.process.interrupts import OUTPUT_CLOSED, forget_output
 from tidegate.driver.client.door import follow_log
 from tidegate.errors import FileMissing, PeerLost, UserError
@@ -36,20 +35,6 @@ _AGAIN_S: Final = 0.5
 _COLOURS: Final = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 
 
-class _Ago(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        text = str(value)
-        # A bare number would be milliseconds, which nobody means here.
-        with contextlib.suppress(ValueError):
-            if not text.isdecimal() and (age_ms := span_ms(text)) >= 0:
-                return age_ms
-        return self.fail(f"'{text}' is no duration such as 30s, 10m, 2h or 1d", param, ctx)
-
-
 @click.command(short_help="Show the log of a job.")
 @click.argument("job")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until the job ends.")
@@ -69,7 +54,7 @@ class _Ago(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
 @click.option("-t", "--text", help="Only records with this text, in any case.")
 @click.option(
     "--since",
-    type=_Ago(),
+    type=Ago(),
     metavar="AGE",
     help="Only records younger than this, such as 30s or 10m.",
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from tidegate.config.values import span_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +34,21 @@ def complete_keys(
         for option in ALL
         if option.key.startswith(begun)
     ]
+
+
+class Ago(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+    """An age in milliseconds. A number without a unit would be milliseconds, so it is refused."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value).strip()
+        with contextlib.suppress(ValueError):
+            if not text[-1:].isdecimal() and (age_ms := span_ms(text)) >= 0:
+                return age_ms
+        return self.fail(f"'{text}' is no duration such as 30s, 10m, 2h or 1d", param, ctx)
 
 
 _SETTINGS = (

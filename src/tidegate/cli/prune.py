@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from tidegate.cli.options import with_json
+from tidegate.cli.options import Ago, with_json
 from tidegate.cli.tables import counted, show
 from tidegate.clock import SystemClock
-from tidegate.config.spans import span_ms
-from tidegate.errors import ConfigError
 from tidegate.snapshots.jobs import PruneRule
 from tidegate.snapshots.prune import Pruning
 from tidegate.storage.memory import MemoryFiles
@@ -27,7 +25,10 @@ if TYPE_CHECKING:
 @click.command(short_help="Remove kept checkpoints that no job needs.")
 @click.argument("folder")
 @click.option(
-    "--older-than", metavar="SPAN", help="Only checkpoints older than this, such as '7d'."
+    "--older-than",
+    type=Ago(),
+    metavar="AGE",
+    help="Only checkpoints older than this, such as 12h or 7d.",
 )
 @click.option(
     "--keep", type=click.IntRange(0), metavar="N", help="Keep the newest N checkpoints of each job."
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @with_json
 def prune(
-    folder: str, older_than: str | None, keep: int | None, dry_run: bool, as_json: bool
+    folder: str, older_than: int | None, keep: int | None, dry_run: bool, as_json: bool
 ) -> None:
     """Remove checkpoints that ended jobs have left in FOLDER, a checkpoint folder.
 
@@ -44,7 +45,7 @@ def prune(
     Left-over records, files and empty folders are removed as well. Savepoints stay, and so does
     everything that belongs to a running job.
     """
-    rule = PruneRule(None if older_than is None else _age_ms(older_than), keep)
+    rule = PruneRule(older_than, keep)
     with Console(stderr=True).status(f"looking through {folder}") as status:
         pruning = Pruning(Stores(MemoryFiles()), folder, rule, SystemClock())
         if not dry_run:
@@ -55,17 +56,6 @@ def prune(
         click.echo(json.dumps(plan, indent=2))
         return
     _print(pruning.plan, "to remove" if dry_run else "removed")
-
-
-def _age_ms(given: str) -> int:
-    try:
-        return span_ms(given)
-    except ValueError as problem:
-        raise ConfigError(
-            f"{given!r} is {problem}",
-            where="command line, --older-than",
-            remedy="Write a number and a unit, such as '12h' or '7d'.",
-        ) from None
 
 
 def _print(plan: PrunePlan, done: str) -> None:

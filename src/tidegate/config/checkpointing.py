@@ -23,6 +23,9 @@ from tidegate.errors import ConfigError
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 
 INTERVAL_MIN_MS: Final = 10
+_NEVER_MS: Final = 2**63 - 1
+"""Flink's interval of a job without periodic checkpoints, Java's Long.MAX_VALUE."""
+
 """A shorter interval is refused, and 0 is none; Flink's ``MINIMAL_CHECKPOINT_TIME``."""
 INTERVAL_REMEDY: Final = (
     "Give more, such as '10 s' or 10_000 milliseconds, or leave checkpointing off by setting no "
@@ -43,8 +46,8 @@ CHECKPOINT_INTERVAL: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.checkpointing.interval",
     _DURATION,
     None,
-    "Time between two periodic checkpoints; unset or 0, none are taken. From 1 to 9 ms it is "
-    "refused. A value below the minimum pause is raised to it.",
+    "Time between two periodic checkpoints; unset, 0 or Flink's Long.MAX_VALUE, none are taken. "
+    "From 1 to 9 ms it is refused. A value below the minimum pause is raised to it.",
 )
 CHECKPOINT_MODE: Final = ConfigOption(
     "execution.checkpointing.mode",
@@ -313,16 +316,21 @@ def interval_fault(interval_ms: int) -> str:
     return f"The checkpoint interval is {interval_ms} ms, which is below {INTERVAL_MIN_MS} ms"
 
 
+def is_periodic(interval_ms: int) -> bool:
+    """True if checkpoints are taken at this interval, as in Flink."""
+    return INTERVAL_MIN_MS <= interval_ms < _NEVER_MS
+
+
 def _interval_ms(configuration: ReadableConfig) -> int | None:
     interval_ms = configuration.get(CHECKPOINT_INTERVAL)
     if configuration.get(execution.RUNTIME_MODE) is RuntimeExecutionMode.BATCH:
         return None
-    return None if interval_ms is None or interval_ms < INTERVAL_MIN_MS else interval_ms
+    return interval_ms if interval_ms is not None and is_periodic(interval_ms) else None
 
 
 def _backlog_ms(configuration: ReadableConfig) -> int | None:
     backlog_ms = configuration.get(CHECKPOINT_INTERVAL_DURING_BACKLOG)
-    return 0 if backlog_ms is not None and backlog_ms < INTERVAL_MIN_MS else backlog_ms
+    return 0 if backlog_ms is not None and not is_periodic(backlog_ms) else backlog_ms
 
 
 def _storage(configuration: ReadableConfig) -> str:

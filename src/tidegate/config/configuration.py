@@ -33,8 +33,8 @@ from tidegate.config import (
     warnings,
 )
 from tidegate.config.flink_keys import FLINK_ONLY
-from tidegate.config.option import ConfigOption, ValueType
-from tidegate.config.values import BooleanType, IntegerType, NumberType, parse_list
+from tidegate.config.option import ConfigOption, ValueType, without_secrets
+from tidegate.config.values import BooleanType, IntegerType, MapType, NumberType, parse_list
 from tidegate.errors import ConfigError
 
 T = TypeVar("T")
@@ -345,6 +345,18 @@ def _free_text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ";".join(map(str, cast("list[object]", value)))
     return str(value)
+
+
+def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as others may see them: secrets are hidden, also within maps."""
+    shown = without_secrets(settings)
+    for key, text in shown.items():
+        option = by_key(key)
+        if option is not None and isinstance(option.type, MapType) and text == settings[key]:
+            entries = option.type.parse(text)
+            if (hidden := without_secrets(entries)) != entries:
+                shown[key] = option.type.render(hidden)
+    return shown
 
 
 def configuration_warnings(configuration: Configuration) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+    from yaml.nodes import MappingNode, Node, SequenceNode
 
 _LIST: Final = ListType()
 _MAP: Final = MapType()
@@ -145,25 +145,35 @@ def _entries(node: Node | None, path: tuple[str, ...], file: str) -> Iterator[tu
     key = ".".join(path)
     option = by_key(canonical_key(key))
     if isinstance(node, MappingNode) and not (option and option.type.name == _MAP.name):
-        for name, child in _children(node):
+        for name, child in _children(node, file):
             yield from _entries(child, (*path, name), file)
     elif isinstance(node, MappingNode):
-        yield key, _MAP.render({name: _text(child) for name, child in _children(node)}), _line(node)
+        texts = {name: _text(child, file) for name, child in _children(node, file)}
+        yield key, _MAP.render(texts), _line(node)
     elif isinstance(node, ScalarNode):
         if node.tag != "tag:yaml.org,2002:null":
-            yield key, _text(node), _line(node)
+            yield key, _text(node, file), _line(node)
     else:
         items = cast("list[Node]", cast("SequenceNode", node).value)
-        yield key, _LIST.render([_text(item) for item in items]), _line(node)
+        yield key, _LIST.render([_text(item, file) for item in items]), _line(node)
 
 
-def _children(node: MappingNode) -> list[tuple[str, Node]]:
+def _children(node: MappingNode, file: str) -> list[tuple[str, Node]]:
     pairs = cast("list[tuple[Node, Node]]", node.value)
-    return [(_text(name), child) for name, child in pairs]
+    return [(_text(name, file), child) for name, child in pairs]
 
 
-def _text(node: Node) -> str:
-    return str(cast("ScalarNode", node).value)
+def _text(node: Node, file: str) -> str:
+    """Text of a single value. Raises ConfigError for a list or a map."""
+    from yaml.nodes import ScalarNode
+
+    if not isinstance(node, ScalarNode):
+        raise ConfigError(
+            "The configuration file has a list or a map where a single value belongs",
+            where=f"{file}, line {_line(node)}",
+            remedy="Write the entries of a list or a map as texts or numbers, such as 'a.b: c'.",
+        )
+    return str(cast("object", node.value))
 
 
 def _line(node: Node) -> int:

@@ -158,6 +158,22 @@ class _Given:
             )
         return text
 
+    def filters(self, key: str, default: tuple[str, ...]) -> tuple[MetricFilter, ...]:
+        """Filters as Flink writes them: ``<scope>[:<name>[,<name>][:<kind>[,<kind>]]]``."""
+        return tuple(self._filter(key, text) for text in self.get(key, _LIST, default))
+
+    def _filter(self, key: str, text: str) -> MetricFilter:
+        scope, names, kinds, *_ = (*text.split(":"), "*", "*")
+        every = tuple(kind.value for kind in MetricKind)
+        wanted = every if kinds in ("", "*") else tuple(kinds.lower().split(","))
+        for kind in wanted:
+            if kind not in every:
+                raise ConfigError(
+                    f"{self._prefix}{key} has {text!r}, and {kind!r} is no kind of metrics",
+                    remedy=f"Write {', '.join(every)}, or '*' for all of them.",
+                )
+        return MetricFilter(scope or "*", tuple((names or "*").split(",")), wanted)
+
     def check_all_read(self) -> None:
         """Raises ConfigError for a key that this kind of reporter does not know."""
         for key in self._texts:
@@ -183,8 +199,8 @@ def _reporter(name: str, given: _Given) -> ReporterSettings:
         interval_ms=given.get("interval", DurationType(at_least_ms=100), 10_000),
         excluded_variables=given.get("scope.variables.excludes", _LIST, ()),
         additional_variables=given.get("scope.variables.additional", MapType(), {}),
-        includes=_filters(given.get("filter.includes", _LIST, ("*",))),
-        excludes=_filters(given.get("filter.excludes", _LIST, ())),
+        includes=given.filters("filter.includes", ("*",)),
+        excludes=given.filters("filter.excludes", ()),
     )
     given.check_all_read()
     return made
@@ -206,17 +222,6 @@ def _file_of_spans(configuration: ReadableConfig) -> JsonLinesSettings:
             remedy=f"Set {TRACE_FILE.key}.",
         )
     return JsonLinesSettings(str(Path(path).absolute()))
-
-
-def _filters(texts: Iterable[str]) -> tuple[MetricFilter, ...]:
-    """Filters as Flink writes them: ``<scope>[:<name>[,<name>][:<kind>[,<kind>]]]``."""
-    found: list[MetricFilter] = []
-    for text in texts:
-        scope, names, kinds, *_ = (*text.split(":"), "*", "*")
-        every = tuple(kind.value for kind in MetricKind)
-        wanted = every if kinds in ("", "*") else tuple(kinds.split(","))
-        found.append(MetricFilter(scope or "*", tuple((names or "*").split(",")), wanted))
-    return tuple(found)
 
 
 def _prometheus(given: _Given) -> PrometheusSettings:

@@ -67,9 +67,12 @@ HEARTBEAT_INTERVAL: Final = ConfigOption(
         "detection of a dead slot."
     ),
 )
+_LINK_TIMEOUT_MAX_MS: Final = 24 * 86_400_000
+"""Links get it as a limit of TCP, which has 31 bits for milliseconds."""
+
 HEARTBEAT_TIMEOUT: Final = ConfigOption(
     "heartbeat.timeout",
-    DurationType(at_least_ms=100),
+    DurationType(at_least_ms=100, at_most_ms=_LINK_TIMEOUT_MAX_MS),
     10_000,
     "A peer without a heartbeat for this long is considered dead.",
     differs=(

@@ -138,18 +138,20 @@ class DurationType:
     """A length of time, in whole milliseconds; a number without a unit is milliseconds."""
 
     at_least_ms: int = 0
+    at_most_ms: int | None = None
     name: str = "duration"
 
     @property
     def expects(self) -> str:
         least = f" of at least {self.at_least_ms} ms" if self.at_least_ms else ""
-        return f"a duration{least} such as '10 s', '500 ms', '5 min' or 'PT10S'"
+        most = "" if self.at_most_ms is None else f" and at most {self.render(self.at_most_ms)}"
+        return f"a duration{least}{most} such as '10 s', '500 ms', '5 min' or 'PT10S'"
 
     def parse(self, given: object) -> int:
         duration_ms = span_ms(given)
         if duration_ms < 0:
             raise ValueError("negative")
-        _check_range(duration_ms, self.at_least_ms, None, self.render)
+        _check_range(duration_ms, self.at_least_ms, self.at_most_ms, self.render)
         return duration_ms
 
     def render(self, value: object) -> str:

@@ -46,24 +46,25 @@ if TYPE_CHECKING:
     from tidegate.graph.runtime import SlotProvider
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.view import JobView
-    from tidegate.model.chance import Chance
     from tidegate.model.control import ThreadStack
     from tidegate.model.ids import Epoch, JobId, SlotId, VertexId
     from tidegate.model.settings import JobSettings
-    from tidegate.telemetry.reporters.spans import SpanReporter
+    from tidegate.telemetry.span_reporting import SpanReporting
 
 
 ANSWER_WITHIN_MS: Final = 5_000
 """A slot that is in a call of a user's function answers questions when that returns."""
 
 
-def _span_reporters(settings: JobSettings, chance: Chance) -> list[SpanReporter]:
-    """Raises ConfigError for one that cannot be made."""
+def _span_reporting(settings: JobSettings, world: DriverWorld) -> list[SpanReporting]:
+    """The reporting of a job's spans; empty where nobody reports. Raises ConfigError."""
     if not settings.span_reporters:
         return []
     from tidegate.telemetry.reporters.spans import made  # few jobs have any
+    from tidegate.telemetry.span_reporting import SpanReporting
 
-    return list(made(settings, chance))
+    reporters = list(made(settings, world.chance))
+    return [SpanReporting(reporters, world.clock, world.log)]
 
 
 class RunningJob:
@@ -87,9 +88,8 @@ class RunningJob:
         parts = (files, self.inbox, self._slots, self.hosts, self.answers)
         self._performer = Performer(graph, world, leadership, *parts)
         self._ending = Ending(leadership, files, kept, self._staging, settings.checkpoints, log)
-        self._tracers = _span_reporters(settings, world.chance)
-        reporters = [each.report for each in self._tracers]
-        self._tracing = Tracing(reporters, blocking, self.inbox.spawn, log)
+        self._spans = _span_reporting(settings, world)
+        self._tracing = Tracing(self._spans)
         self._warnings = Warnings(log, settings.silenced)
         self._remarks = Remarks(self._warnings)
         self._world = world
@@ -112,17 +112,13 @@ class RunningJob:
         """Slots can come while this lasts; at its end nothing of the run is left."""
         # Left in reverse: slots go while the inbox still takes what they say.
         async with contextlib.AsyncExitStack() as leaving:
-            for tracer in self._tracers:
-                leaving.push_async_callback(self._closed, tracer)
+            for each in self._spans:
+                leaving.push_async_callback(self._world.run_blocking, each.close)
             leaving.push_async_callback(self.inbox.close)
             leaving.push_async_callback(self._performer.close)
             opened = self._slots.open(self._world.network, self._invitation)
             await leaving.enter_async_context(opened)
             yield
-
-    async def _closed(self, tracer: SpanReporter) -> None:
-        with contextlib.suppress(Exception):  # nobody could do anything about it
-            await self._world.run_blocking(tracer.close)
 
     def _invitation(self, address: str) -> SlotInvitation:
         return invitation(self.settings.slot, address, self._world.secret)

@@ -43,6 +43,9 @@ GRACE_MS: Final = 5_000
 LOOK_S: Final = 1.0
 """How often the server looks for its parent."""
 
+_DESCRIPTORS: Final = 3
+"""A program hands over the channel of a job, and its own standard output and error."""
+
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -104,10 +107,14 @@ class ForkServer:
         return None
 
     def _take_job(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self._program, 1, 3)
+        data, descriptors, _, _ = socket.recv_fds(self._program, 1, _DESCRIPTORS)
         if not data:
             self._selector.unregister(self._program)
             self._abandon()
+            return
+        if len(descriptors) < _DESCRIPTORS:  # there is room for no more: its program is told so
+            for each in descriptors:
+                os.close(each)
             return
         channel = socket.socket(fileno=descriptors[0])
         channel.settimeout(CHANNEL_TIMEOUT_S)

@@ -84,9 +84,13 @@ def _states(vertex: VertexView) -> list[Object]:
     told = {_ENTRIES: entries, _SIZE: sizes}
     for subtask in vertex.subtasks:
         for key, value in subtask.metrics.items():
-            if key.name in told and key.operator is not None and isinstance(value, int):
-                [name] = [group[1] for group in key.groups if group[0] == _STATE]
-                told[key.name][operators[key.operator], name] += value
+            if key.name not in told or key.operator is None or not isinstance(value, int):
+                continue
+            match key.groups:
+                case ((group, name),) if group == _STATE:
+                    told[key.name][operators[key.operator], name] += value
+                case _:
+                    pass  # a function has a metric of that name
     names = sorted({*entries, *sizes}, key=lambda name: (-entries[name], -sizes[name], name))
     return [
         {

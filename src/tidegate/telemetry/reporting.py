@@ -1,6 +1,7 @@
-"""Reports the metrics of a running job: one thread beside the driver, for all reporters.
+"""Reports the metrics of a running job: a thread beside the driver for each reporter.
 
-Reporters look at the job's view, as REST does, so that they work wherever the slots are.
+Reporters look at the job's view, as REST does, so that they work wherever the slots are. None waits
+for the receiver of another one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 _LOOK_MS: Final = 1_000
 """A port of Prometheus shows values no older than this; slots tell none that are newer."""
 
-_END_S: Final = 30.0
+_END_S: Final = 10.0
+"""How long the end of a job waits for the last reports."""
+
+_FAILED_END_S: Final = 0.5
+"""How long it waits for a reporter whose receiver has not answered before."""
 
 
 class MetricReporting:
@@ -52,15 +57,13 @@ class MetricReporting:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._clock = clock
-        self._log = log
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._due: list[_Due] = []
+        self._all: list[_Reporting] = []
         try:
             for one in settings:
-                every_ms = _LOOK_MS if _is_fetched(one) else one.interval_ms
-                self._due.append(_Due(one, _made(one, clock, chance), every_ms))
+                reporter = _made(one, clock, chance)
+                self._all.append(_Reporting(one, reporter, self._over, clock, log))
         except BaseException:
             self._close()
             raise
@@ -68,73 +71,93 @@ class MetricReporting:
     def open(self, client: JobClient, epoch: Epoch) -> None:
         """Reports from now on, unless the job is over already."""
         with self._lock:
-            if self._over.is_set():
-                return
-            self._thread = threading.Thread(
-                target=self._live, args=(client,), name="tidegate-metrics", daemon=True
-            )
-            self._thread.start()
+            if not self._over.is_set():
+                for each in self._all:
+                    each.begin(client)
 
     def shut(self) -> None:
         """Reports a last time, and ends. Blocking."""
         with self._lock:
             self._over.set()
-        if self._thread is not None:
-            self._thread.join(_END_S)
-        else:
-            self._close()
-
-    def _live(self, client: JobClient) -> None:
-        while not self._over.wait(min((due.every_ms for due in self._due), default=1) / 1_000):
-            self._report(client, last=False)
-        self._report(client, last=True)
-        self._close()
-
-    def _report(self, client: JobClient, *, last: bool) -> None:
-        now_ms = self._clock.monotonic_ms()
-        # The end of a job does not wait for a receiver that has not answered before.
-        due = [each for each in self._due if (not each.failed if last else each.at_ms <= now_ms)]
-        if not due:
-            return
-        wall_ms = self._clock.wall_ms()
-        try:
-            metrics = list(metrics_of(client.view(), wall_ms))
-        except TidegateError:  # the driver is busy, or gone: the next look will do
-            return
-        for each in due:
-            each.at_ms = now_ms + each.every_ms
-            try:
-                each.reporter.report(list(chosen(metrics, each.settings)), wall_ms)
-            except Exception as error:
-                self._tell(each, error)
-            else:
-                each.failed = False
-
-    def _tell(self, due: _Due, error: Exception) -> None:
-        """Logs the first failure of several in a row."""
-        if not due.failed:
-            self._log.warning(
-                "metrics could not be reported; the next report is tried all the same",
-                reporter=due.settings.name,
-                error=f"{type(error).__name__}: {error}",
-            )
-        due.failed = True
+        until_s = self._clock.precise_s() + _END_S
+        for each in self._all:
+            left_s = max(until_s - self._clock.precise_s(), 0.0)
+            each.end(min(left_s, _FAILED_END_S) if each.failed else left_s)
 
     def _close(self) -> None:
-        for each in self._due:
-            with contextlib.suppress(Exception):
-                each.reporter.close()
+        for each in self._all:
+            each.end(0.0)
 
 
-class _Due:
-    """A reporter, and when it reports next."""
+class _Reporting:
+    """A reporter with its thread. over: set once the job is."""
 
-    def __init__(self, settings: ReporterSettings, reporter: Reporter, every_ms: int) -> None:
-        self.settings = settings
-        self.reporter = reporter
-        self.every_ms = every_ms
-        self.at_ms = 0
+    def __init__(
+        self,
+        settings: ReporterSettings,
+        reporter: Reporter,
+        over: threading.Event,
+        clock: Clock,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
         self.failed = False
+        self._settings = settings
+        self._reporter = reporter
+        self._over = over
+        self._clock = clock
+        self._log = log
+        self._thread: threading.Thread | None = None
+
+    def begin(self, client: JobClient) -> None:
+        name = f"tidegate-metrics-{self._settings.name}"
+        self._thread = threading.Thread(target=self._live, args=(client,), name=name, daemon=True)
+        self._thread.start()
+
+    def end(self, wait_s: float) -> None:
+        """Waits until the thread has ended, or closes what never began."""
+        if self._thread is None:
+            self._close()
+        else:
+            self._thread.join(wait_s)
+
+    def _live(self, client: JobClient) -> None:
+        every_ms = _LOOK_MS if _is_fetched(self._settings) else self._settings.interval_ms
+        while not self._over.wait(every_ms / 1_000):
+            self._report(client)
+        if not self.failed:
+            self._report(client)
+        self._close()
+
+    def _report(self, client: JobClient) -> None:
+        wall_ms = self._clock.wall_ms()
+        try:
+            view = client.view()
+            metrics = list(chosen(metrics_of(view, wall_ms), self._settings))
+        except TidegateError:  # the driver is busy, or gone: the next look will do
+            return
+        except Exception as error:
+            self._tell(error)
+            return
+        try:
+            self._reporter.report(metrics, wall_ms)
+        except Exception as error:
+            self._tell(error)
+        else:
+            self.failed = False
+
+    def _tell(self, error: Exception) -> None:
+        """Logs the first failure of several in a row."""
+        if not self.failed:
+            self._log.warning(
+                "metrics could not be reported; the next report is tried all the same",
+                reporter=self._settings.name,
+                error=f"{type(error).__name__}: {error}",
+            )
+        self.failed = True
+
+    def _close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._reporter.close()
 
 
 def _is_fetched(settings: ReporterSettings) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from flinkformat.snapshots import RetentionPolicy
 from tidegate.config import checkpointing, execution, slots
-from tidegate.config.checkpointing import INTERVAL_MIN_MS
+from tidegate.config.checkpointing import INTERVAL_MIN_MS, is_periodic
 from tidegate.config.option import ConfigOption
 from tidegate.config.spans import millis_of
 from tidegate.config.values import DurationType, TextType
@@ -43,7 +43,7 @@ class CheckpointConfig(Guiding):
 
     def is_checkpointing_enabled(self) -> bool:
         """True if checkpoints are taken periodically."""
-        return self.get_checkpoint_interval() >= INTERVAL_MIN_MS
+        return is_periodic(self.get_checkpoint_interval())
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Guarantee of checkpoints; exactly-once unless set."""

@@ -8,7 +8,6 @@ Source: checkpoint coordination §12.2.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded, MessageIgnored
@@ -29,14 +28,14 @@ from tidegate.model.failure_reason import FailureReason
 from tidegate.model.metrics import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import structlog
 
     from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics, SubtaskStatistics
-    from tidegate.ha.filesystem import RunBlocking
     from tidegate.jobmaster.commands import Guests, JobCommand
     from tidegate.jobmaster.view import JobView
+    from tidegate.telemetry.span_reporting import SpanReporting
 
 REPEATS_TOLD: Final = 3
 """The same failure so many times is no accident."""
@@ -153,27 +152,16 @@ Attribute = int | str
 class Tracing:
     """Makes spans of one job and has them reported, in order.
 
-    reporters: called on the pool; what they raise is logged. spawn: runs a coroutine beside, whose
-    end is waited for at the end of the job.
+    reporting: gets them; empty where nobody does.
     """
 
-    def __init__(
-        self,
-        reporters: Sequence[Callable[[Span], None]],
-        run_blocking: RunBlocking,
-        spawn: Callable[[Coroutine[object, object, None]], None],
-        log: structlog.typing.FilteringBoundLogger,
-    ) -> None:
-        self._reporters = reporters
-        self._run_blocking = run_blocking
-        self._spawn = spawn
-        self._log = log
-        self._turn = asyncio.Lock()
+    def __init__(self, reporting: Sequence[SpanReporting]) -> None:
+        self._reporting = reporting
         self._starting = False
 
     def follow(self, commands: Iterable[JobCommand], view: Callable[[], JobView]) -> None:
         """Follows the job master's messages. view: the job's current state."""
-        if not self._reporters:
+        if not self._reporting:
             return
         for command in commands:
             match command:
@@ -181,22 +169,18 @@ class Tracing:
                     seen = view()
                     final = seen.checkpoints.find(checkpoint)
                     if final is not None:
-                        self._spawn(self._report(checkpoint_span(seen.job, final)))
+                        self._report(checkpoint_span(seen.job, final))
                 case Deployed():
                     self._starting = True
                 case _:
                     pass
         if self._starting and (span := initialization_span(view())) is not None:
             self._starting = False
-            self._spawn(self._report(span))
+            self._report(span)
 
-    async def _report(self, span: Span) -> None:
-        async with self._turn:
-            for report in self._reporters:
-                try:
-                    await self._run_blocking(lambda report=report: report(span))
-                except Exception as error:
-                    self._log.warning("a span could not be reported", error=repr(error))
+    def _report(self, span: Span) -> None:
+        for each in self._reporting:
+            each.add(span)
 
 
 _FIGURES: Final[Mapping[str, Callable[[SubtaskStatistics], int]]] = {

@@ -7,13 +7,11 @@ function that logs much does not push out why the job has failed.
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import threading
 from collections import deque
 from heapq import merge
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.log import HEARD_LEVELS, in_words, overheard, print_line, written_later
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from tidegate.clock import Clock
+    from tidegate.driver.telling.log_file import LogFile
     from tidegate.model.control import Logged
     from tidegate.model.logs import LogFilter, LogPage
     from tidegate.model.settings import LogSettings
@@ -70,7 +69,7 @@ class JobLog:
         self._own = _Kept(OWN_BYTES)
         self._of_slots = _Kept(OWN_BYTES)
         self._printed: PrintedLines | None = None
-        self._file: WaitingLines[LogRecord] | None = None
+        self._file: LogFile | None = None
         self._lines: WaitingLines[Callable[[], object]] | None = None
         self.log: Final = overheard(written_later(log, self._later), self.add)
 
@@ -80,8 +79,11 @@ class JobLog:
         self._printed = PrintedLines(start)
         self._lines = WaitingLines(start, self._write_lines)
         if settings.file is not None:
-            file, as_json = settings.file, settings.as_json
-            self._file = WaitingLines(start, lambda records: self._write(file, records, as_json))
+            from tidegate.driver.telling.log_file import LogFile  # few jobs write one
+
+            self._file = LogFile(
+                settings.file, start, self._clock, self._plain, as_json=settings.as_json
+            )
 
     def end(self) -> None:
         """The pool is about to end: further lines of the driver are written at once."""
@@ -128,21 +130,8 @@ class JobLog:
         with self._lock:
             self._number += 1
             (self._of_slots if record.slot else self._own).add(self._number, record)
-            # In the file too they are in their order. Another thread gives it up when it fails.
-            if (file := self._file) is not None:
-                file.add([record])
-
-    def _write(self, path: str, records: Iterator[LogRecord], in_json: bool) -> None:
-        from tidegate.telemetry.log_lines import as_json, as_text  # few jobs write a file
-
-        try:
-            with Path(path).open("a", encoding="utf-8", errors="replace") as file:
-                for record in records:
-                    line = json.dumps(as_json(record)) if in_json else as_text(record)
-                    file.write(f"{line}\n")
-        except OSError as error:
-            self._file = None
-            self._plain.warning("the job's log cannot be written", where=path, error=str(error))
+            if self._file is not None:  # where they are in their order too
+                self._file.add(record)
 
     def read(self, wanted: LogFilter, *, after: int | None = None, limit: int = 1_000) -> LogPage:
         """Chosen entries: the newest ones, or those that come after a number.

@@ -86,9 +86,10 @@ class Remarks:
         elif remark.warning == Warn.GAUGE_FAILED.value:
             self._warnings.warn(
                 Warn.GAUGE_FAILED,
-                "a gauge is not read any more; have its function return a number at once",
+                "a metric is not read; give it numbers, and have the function of a gauge return "
+                "one at once",
                 step=remark.step,
-                gauge=remark.about,
+                metric=remark.about,
             )
         elif remark.warning == Warn.TOO_MANY_METRICS.value:
             self._warnings.warn(

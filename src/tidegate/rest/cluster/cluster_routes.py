@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from tidegate import __version__
-from tidegate.config.option import without_secrets
+from tidegate.config.configuration import shown_settings
 from tidegate.model.control import JobStatus
 from tidegate.rest.cluster.archived_answers import answer_of
 from tidegate.rest.cluster.asking import NoAnswer
@@ -127,7 +127,7 @@ def _process(known: KnownJobs, given: Mapping[str, str]) -> list[Route]:
     """Routes of this process, in the place of a job manager."""
 
     async def config(request: Request) -> object:
-        settings = sorted(without_secrets(given).items())
+        settings = sorted(shown_settings(given).items())
         return [{"key": key, "value": value} for key, value in settings]
 
     async def figures(request: Request) -> object:

@@ -27,6 +27,8 @@ _DRIVER: Final = "/jobmanager"
 _LACKING: Final = ("stdout", "profiler", "profiler/{file}")
 _SHOWN: Final = ("PYTHON", "TIDEGATE_")
 """Starts of the names of environment variables that say how Python runs."""
+_SETTINGS: Final = "TIDEGATE_SETTINGS"
+"""All settings of the command line in one text; ``/jobmanager/config`` has them without secrets."""
 
 
 def routes(served: ServedJob) -> list[Route]:
@@ -64,7 +66,11 @@ def process_routes(apart: RunBlocking) -> list[Route]:
 
 def environment() -> dict[str, object]:
     """The Python that runs the driver, in the place of Flink's JVM. Reads files."""
-    variables = {name: value for name, value in os.environ.items() if name.startswith(_SHOWN)}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_SHOWN) and name != _SETTINGS
+    }
     options = [f"{name}={value}" for name, value in sorted(without_secrets(variables).items())]
     installed = {f"{each.name} {each.version}" for each in importlib.metadata.distributions()}
     return {

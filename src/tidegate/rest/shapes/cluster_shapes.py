@@ -9,7 +9,7 @@ import gc
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config.option import without_secrets
+from tidegate.config.configuration import shown_settings
 from tidegate.model.control import JobStatus
 from tidegate.model.metrics import MetricKey, MetricKind
 from tidegate.rest.shapes import job_shapes as jobs
@@ -190,7 +190,7 @@ _JVM_MEMORY: Final = (
 
 def settings_of(job: JobView) -> list[Object]:
     """``/jobmanager/config``: what was set, with secrets hidden."""
-    given = without_secrets(job.settings.given)
+    given = shown_settings(job.settings.given)
     return [{"key": key, "value": value} for key, value in sorted(given.items())]
 
 

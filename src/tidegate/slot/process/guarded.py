@@ -105,13 +105,20 @@ class GuardProcess:
         self._reader.close()
 
     def _feed(self, pulse: Callable[[], Pulse]) -> None:
+        is_told = False
         while not self._stopped.wait(self._every_s):
             if os.getppid() != self._parent:
                 self._give_up("the process that started this slot is gone")
                 return
-            # Where the loop changes what is being read, the guard repeats what it knows.
-            with contextlib.suppress(RuntimeError):
+            # Without a new pulse the guard repeats what it knows.
+            try:
                 self._send(pulse())
+            except RuntimeError:
+                pass  # the loop has changed what is being read
+            except Exception as error:
+                if not is_told:
+                    _say(f"figures of a slot cannot be read: {type(error).__name__}: {error}")
+                is_told = True
 
     def _send(self, message: Pulse | SubtaskOver) -> None:
         frame = framed(pickle.dumps(message, protocol=5))

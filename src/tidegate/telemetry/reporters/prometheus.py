@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tidegate.telemetry.metrics import Metric
 
 _JOIN_S: Final = 5.0
+_PUSH_S: Final = 5.0
+"""How long a Pushgateway may take for an answer."""
 
 
 class _Latest:
@@ -117,13 +119,17 @@ class PrometheusPush:
         self._latest = _Latest(filtered=settings.filters_labels)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self._latest)
+        self._answers = False
 
     def report(self, metrics: Sequence[Metric], now_ms: int) -> None:
-        self._latest.metrics = metrics
+        settings, self._latest.metrics = self._settings, metrics
+        self._answers = False
         push_to_gateway(
-            self._settings.url, self._job, self._registry, dict(self._settings.grouping)
+            settings.url, self._job, self._registry, dict(settings.grouping), timeout=_PUSH_S
         )
+        self._answers = True
 
     def close(self) -> None:
-        if self._settings.deletes:
-            delete_from_gateway(self._settings.url, self._job, dict(self._settings.grouping))
+        settings = self._settings
+        if settings.deletes and self._answers:
+            delete_from_gateway(settings.url, self._job, dict(settings.grouping), timeout=_PUSH_S)
