@@ -55,7 +55,10 @@ SPARK_SCHEMA: Final = (
     "data binary not null, place bigint not null"
 )
 PLACE: Final = "place"
-"""Column that says who wrote a row, and how many rows that had written before."""
+"""Column that says over which edge a row came, who wrote it, and how many that had written there.
+
+What comes over one edge has one order, but which of two edges is written to next hangs on time.
+"""
 
 ONLY: Final = CheckpointId(1)
 """The checkpoint at the end of a batch."""
@@ -81,9 +84,10 @@ _LAST: Final = (1 << 63) - 1
 _FORM_BITS: Final = 12
 """A form's number says in these bits which one of its sender's it is, above them who that is."""
 
+_EDGES: Final = 1 << 11
 _SUBTASK_BITS: Final = 15
-_ROW_BITS: Final = 38
-"""Bits of a place for the subtask and for the number of the row; the step is above them."""
+_ROW_BITS: Final = 36
+"""Bits of a place for the subtask and for the number of the row; the edge is above them."""
 
 BATCH_BYTES: Final = 1 << 20
 """Rows of Spark are given on once they hold about as much."""
@@ -170,8 +174,9 @@ class ShuffleWriter:
 
     def __init__(self, step: int, subtask: int) -> None:
         self._step = step
+        self._subtask = subtask
         self._sender = (step << _SUBTASK_BITS) + subtask
-        self._place = self._sender << _ROW_BITS
+        self._counts: dict[int, int] = {}
         self._layouts: dict[Layout, int] = {}
         self._parts: list[pa.RecordBatch] = []
         self.watermarks: dict[int, int] = {}
@@ -246,6 +251,7 @@ class ShuffleWriter:
 
     def _add(self, target: int, edge: int, times: pa.Array, form: int, data: pa.Array) -> None:
         count = len(data)
+        place = self._next_place(edge, count)
         part = pa.RecordBatch.from_arrays(
             [
                 pa.array(np.full(count, target, np.int32)),
@@ -253,13 +259,19 @@ class ShuffleWriter:
                 times,
                 pa.array(np.full(count, form, np.int64)),
                 data,
-                pa.array(np.arange(self._place, self._place + count)),
+                pa.array(np.arange(place, place + count)),
             ],
             schema=SCHEMA,
         )
-        self._place += count
         self._parts.append(part)
         self.waiting_bytes += part.nbytes
+
+    def _next_place(self, edge: int, count: int) -> int:
+        """The place of the next row that goes over an edge, of so many."""
+        assert edge < _EDGES, "a job has fewer edges"
+        before = self._counts.get(edge, 0)
+        self._counts[edge] = before + count
+        return (((edge << _SUBTASK_BITS) + self._subtask) << _ROW_BITS) + before
 
 
 def _binaries(records: NDArray[Any]) -> pa.Array:
