@@ -31,7 +31,7 @@ from tidegate.model.nullable import Nullable
 from tidegate.transport.codec import decode, encode, pickled, unpickled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,7 +73,7 @@ _FORMS: Final = 2
 """Columns of records have the forms from here on, as their sender has numbered them."""
 
 WORDS: Final = -1
-"""The edge of a row that holds words of a task. It has no time, so it comes before records."""
+"""The edge of a row that holds words of a task. It comes before all records."""
 
 END: Final = -2
 """The edge of a reader's last row. Arrow's stream does not tell whether something is missing."""
@@ -169,11 +169,13 @@ def layout_of(batch: Batch) -> Layout | None:
 class ShuffleWriter:
     """Gathers what a task emits as rows of Spark.
 
-    step, subtask: their numbers in the job. watermarks: the last one over each edge.
+    step, subtask: their numbers in the job. ahead: edges whose rows come before all others.
+    watermarks: the last one over each edge.
     """
 
-    def __init__(self, step: int, subtask: int) -> None:
+    def __init__(self, step: int, subtask: int, ahead: Collection[int] = ()) -> None:
         self._step = step
+        self._ahead = ahead
         self._subtask = subtask
         self._sender = (step << _SUBTASK_BITS) + subtask
         self._counts: dict[int, int] = {}
@@ -271,7 +273,8 @@ class ShuffleWriter:
         assert edge < _EDGES, "a job has fewer edges"
         before = self._counts.get(edge, 0)
         self._counts[edge] = before + count
-        return (((edge << _SUBTASK_BITS) + self._subtask) << _ROW_BITS) + before
+        rank = edge - _EDGES if edge < 0 or edge in self._ahead else edge
+        return (((rank << _SUBTASK_BITS) + self._subtask) << _ROW_BITS) + before
 
 
 def _binaries(records: NDArray[Any]) -> pa.Array:

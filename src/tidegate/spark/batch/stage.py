@@ -132,7 +132,9 @@ class StageHost:
         self.chance = SeededChance(attempt)
         self.log = log
         self.channel_state = no_channel_state(execution, self.chance.bits64)
-        self.writer = ShuffleWriter(stage.position, execution.subtask.index)
+        edges = stage.topology.edges
+        ahead = {e for e in stage.outputs if edges[e].partitioner is Partitioner.BROADCAST}
+        self.writer = ShuffleWriter(stage.position, execution.subtask.index, ahead)
         self.words: list[Committables | Told] = []
         self.failure: TidegateError | None = None
         self.share: CheckpointAcknowledged | None = None
