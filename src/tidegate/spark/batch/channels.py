@@ -31,6 +31,10 @@ class Writer(Protocol):
         """Writes records that have event times, one by one."""
         ...
 
+    def arrow(self, batch: ArrowBatch, edge: int, target: int) -> None:
+        """Writes rows of columns that have event times, so that Spark puts them in order."""
+        ...
+
 
 class Unbounded:
     """The sending end of an input: Spark sends what is asked for."""
@@ -43,14 +47,23 @@ class Unbounded:
 class ToSubtask:
     """The reading end of a channel. ordered: records with event times come in their order.
 
-    rows_max: so many rows as columns are gathered.
+    arrow_ordered: Arrow batches too. rows_max: so many rows as columns are gathered.
     """
 
-    def __init__(self, writer: Writer, channel: ChannelId, *, ordered: bool, rows_max: int) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        channel: ChannelId,
+        *,
+        ordered: bool,
+        arrow_ordered: bool,
+        rows_max: int,
+    ) -> None:
         self._writer = writer
         self._edge = channel.edge
         self._target = channel.consumer
         self._ordered = ordered
+        self._arrow_ordered = arrow_ordered
         self._rows_max = min(rows_max, AT_ONCE_ROWS)
         self._gathered: list[ColumnRows] = []
         self._rows = 0
@@ -58,6 +71,12 @@ class ToSubtask:
     def send(self, element: Element) -> int:
         if isinstance(element, RowBatch) and self._ordered and element.timestamps_ms is not None:
             self._writer.records(element, self._edge, self._target)
+        elif (
+            isinstance(element, ArrowBatch)
+            and self._arrow_ordered
+            and element.timestamps_ms is not None
+        ):
+            self._writer.arrow(element, self._edge, self._target)
         elif isinstance(element, ColumnRows):
             self._gather(element)
         elif isinstance(element, RowBatch | ArrowBatch):

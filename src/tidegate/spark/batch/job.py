@@ -296,6 +296,7 @@ class BatchJob:
             {each.index: start for each in subtasks if (start := self._start.subtasks.get(each))},
             self._start.event_times.get(vertex),
             combiners=self._combiners(vertex),
+            in_any_order=in_any_order(self._graph, vertex),
             invitation=self._around.invitation,
             kept_for=None if self._snapshot is None else self._snapshot.job,
             only_commits=self._ending is not None and self._snapshot is None,
@@ -398,6 +399,16 @@ def combiners(graph: JobGraph, vertex: VertexId) -> dict[int, Combiner]:
             if made is not None:
                 found[edge] = made
     return found
+
+
+def in_any_order(graph: JobGraph, vertex: VertexId) -> frozenset[int]:
+    """Edges from a vertex to operators that need no order of event times."""
+    topology = graph.topology
+    return frozenset(
+        edge
+        for edge in topology.outputs(vertex)
+        if graph.plan(topology.edges[edge].target).operators[0].takes_any_order
+    )
 
 
 def _united(frames: Sequence[DataFrame]) -> DataFrame:

@@ -24,10 +24,19 @@ import pyarrow as pa
 
 from flinkformat.frozen import frozen
 from tidegate.api import ship
+from tidegate.api.rows.batches import arrow_take
 from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
 from tidegate.model.nullable import Nullable
+from tidegate.spark.batch.arrow_records import (
+    ArrowLayout,
+    arrow_layout,
+    arrow_records,
+    arrow_rows,
+    binaries,
+    of_binaries,
+)
 from tidegate.transport.codec import decode, encode, pickled, unpickled
 
 if TYPE_CHECKING:
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
 
     from tidegate.errors import TidegateError
     from tidegate.model.control import CheckpointAcknowledged, SubtaskFigures
-    from tidegate.model.elements import Batch, OperatorEvent
+    from tidegate.model.elements import ArrowBatch, Batch, OperatorEvent
     from tidegate.model.ids import ExecutionId, OperatorId, SubtaskId
 
 SCHEMA: Final = pa.schema(
@@ -179,7 +188,7 @@ class ShuffleWriter:
         self._subtask = subtask
         self._sender = (step << _SUBTASK_BITS) + subtask
         self._counts: dict[int, int] = {}
-        self._layouts: dict[Layout, int] = {}
+        self._layouts: dict[Layout | ArrowLayout, int] = {}
         self._parts: list[pa.RecordBatch] = []
         self.watermarks: dict[int, int] = {}
         self.waiting_bytes = 0
@@ -204,7 +213,22 @@ class ShuffleWriter:
             records[f"f{index}"] = column
         records["group"] = 0 if columns.groups is None else columns.groups
         times = pa.array(cast("NDArray[np.int64]", columns.stamps))
-        self._add(target, edge, times, self._number(layout), _binaries(records))
+        self._add(target, edge, times, self._number(layout), binaries(records))
+
+    def arrow(self, batch: ArrowBatch, edge: int, target: int) -> None:
+        """Writes rows of columns that have event times: one by one, or all of one time at once."""
+        stamps, layout = cast("NDArray[np.int64]", batch.timestamps_ms), arrow_layout(batch)
+        if layout is not None:
+            data, form = arrow_records(layout, batch), self._number(layout)
+            self._add(target, edge, pa.array(stamps, pa.int64()), form, data)
+            return
+        order = np.argsort(stamps, kind="stable")
+        ordered, times = arrow_take(batch, order), stamps[order]
+        starts = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(batch)]
+        for start, stop in pairwise(starts):
+            data = b"".join(bytes(part) for part in encode(ordered.piece(start, stop)))
+            at = pa.array(times[start : start + 1], pa.int64())
+            self._add(target, edge, at, WHOLE, pa.array([data], pa.binary()))
 
     def said(self, said: Sequence[Said], targets: Sequence[int], *, to_all: bool = False) -> None:
         """Writes words for the first of these subtasks, so that each reaches the driver once.
@@ -240,7 +264,7 @@ class ShuffleWriter:
         taken, self._parts, self.waiting_bytes = self._parts, [], 0
         return [pa.concat_batches(taken)] if taken else []
 
-    def _number(self, layout: Layout) -> int:
+    def _number(self, layout: Layout | ArrowLayout) -> int:
         number = self._layouts.get(layout)
         if number is None:
             assert len(self._layouts) < (1 << _FORM_BITS) - _FORMS, "records have a few layouts"
@@ -277,15 +301,6 @@ class ShuffleWriter:
         return (((rank << _SUBTASK_BITS) + self._subtask) << _ROW_BITS) + before
 
 
-def _binaries(records: NDArray[Any]) -> pa.Array:
-    """The bytes of each record, without a look at any."""
-    size, count = records.dtype.itemsize, len(records)
-    offsets = (np.arange(count + 1) * size).astype(np.int32)
-    return pa.Array.from_buffers(
-        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(records.tobytes())]
-    )
-
-
 @frozen
 class Came:
     """A batch that came over an edge, or words. Records with times come in their order.
@@ -305,7 +320,7 @@ class ShuffleReader:
 
     def __init__(self) -> None:
         self.ended: set[int] = set()
-        self._layouts: list[Layout] = []
+        self._layouts: list[Layout | ArrowLayout] = []
         self._forms = {WHOLE: WHOLE, PICKLED: PICKLED}
 
     def read(self, rows: pa.RecordBatch) -> Iterator[Came]:
@@ -337,17 +352,22 @@ class ShuffleReader:
 
     def _run(self, edge: int, form: int, rows: pa.RecordBatch) -> Iterator[Came]:
         if form == WHOLE:
-            for data in rows.column(4):
-                yield Came(edge, cast("Batch", decode(memoryview(data.as_buffer()))))
+            for data, time_ms in zip(rows.column(4), rows.column(2).to_pylist(), strict=True):
+                batch = cast("Batch", decode(memoryview(data.as_buffer())))
+                yield Came(edge, batch, time_ms=time_ms)
         else:
             times = rows.column(2).to_numpy(zero_copy_only=False)
             if form == PICKLED:
                 batch = self._pickles(rows, times)
             else:
-                batch = self._columns(rows, times, self._layouts[form - _FORMS])
+                layout = self._layouts[form - _FORMS]
+                if isinstance(layout, ArrowLayout):
+                    batch = arrow_rows(layout, rows.column(4), times)
+                else:
+                    batch = self._columns(rows.column(4), times, layout)
             yield Came(edge, batch, time_ms=int(times[-1]))
 
-    def _learn(self, layouts: Mapping[int, Layout]) -> None:
+    def _learn(self, layouts: Mapping[int, Layout | ArrowLayout]) -> None:
         for number, layout in layouts.items():
             if layout not in self._layouts:
                 self._layouts.append(layout)
@@ -358,15 +378,8 @@ class ShuffleReader:
         values, keys, groups = map(list, zip(*records, strict=True))
         return RowBatch(values, times.tolist(), keys, groups)
 
-    def _columns(
-        self, rows: pa.RecordBatch, times: NDArray[np.int64], layout: Layout
-    ) -> ColumnRows:
-        column = rows.column(4)
-        kind = layout.type
-        _, offsets, data = column.buffers()
-        # Records before them may have another size.
-        start = int(np.frombuffer(offsets, np.int32, 1, 4 * column.offset)[0])
-        records = np.frombuffer(data, kind, len(column), start)
+    def _columns(self, data: pa.Array, times: NDArray[np.int64], layout: Layout) -> ColumnRows:
+        records = of_binaries(data, layout.type)
         groups = np.ascontiguousarray(records["group"])
         return ColumnRows(
             [np.ascontiguousarray(records[f"f{index}"]) for index in range(len(layout.kinds))],
@@ -383,5 +396,7 @@ def said_in(data: bytes) -> Sequence[Said]:
     return _words(data)[2]
 
 
-def _words(data: bytes) -> tuple[Mapping[int, Layout], Mapping[int, int], Sequence[Said]]:
+def _words(
+    data: bytes,
+) -> tuple[Mapping[int, Layout | ArrowLayout], Mapping[int, int], Sequence[Said]]:
     return cast("Any", ship.loads(data, name="words of a task"))

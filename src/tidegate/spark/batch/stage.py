@@ -127,6 +127,7 @@ class StageHost:
         self, stage: Stage, deployment: Deployment, log: structlog.typing.FilteringBoundLogger
     ) -> None:
         self.deployment = deployment
+        self._in_any_order = stage.in_any_order
         execution, attempt = deployment.execution, deployment.execution.attempt
         self.clock = SystemClock()
         self.chance = SeededChance(attempt)
@@ -244,10 +245,12 @@ class StageHost:
     def to_consumer(self, channel: ChannelId) -> ToSubtask:
         edge = self.deployment.deploy.topology.edges[channel.edge]
         readers = self.deployment.deploy.topology.vertex(edge.target).parallelism
+        ordered = edge.partitioner is Partitioner.HASH
         made = ToSubtask(
             self.writer,
             channel,
-            ordered=edge.partitioner is Partitioner.HASH,
+            ordered=ordered,
+            arrow_ordered=ordered and channel.edge not in self._in_any_order,
             rows_max=max(self.deployment.settings.slot.rows, GATHERED_ROWS // readers),
         )
         self.channels.append(made)
