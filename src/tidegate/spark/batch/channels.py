@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sys import getsizeof
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark
+from tidegate.model.nullable import values_of
 
 if TYPE_CHECKING:
     from tidegate.model.elements import Batch, Element
@@ -16,6 +18,13 @@ AT_ONCE_ROWS: Final = 65_536
 
 GATHERED_ROWS: Final = 8 * AT_ONCE_ROWS
 """Rows that are gathered for all subtasks of a step, where each gets at least a full batch."""
+
+
+GATHERED_BYTES: Final = 4 << 20
+"""About so many bytes are gathered for one subtask, at most; more where a batch has more."""
+
+_LOOKED_AT: Final = 16
+"""Rows whose texts are measured, of a batch."""
 
 
 class Writer(Protocol):
@@ -66,7 +75,7 @@ class ToSubtask:
         self._arrow_ordered = arrow_ordered
         self._rows_max = min(rows_max, AT_ONCE_ROWS)
         self._gathered: list[ColumnRows] = []
-        self._rows = 0
+        self._rows = self._bytes = 0
 
     def send(self, element: Element) -> int:
         if isinstance(element, RowBatch) and self._ordered and element.timestamps_ms is not None:
@@ -91,13 +100,25 @@ class ToSubtask:
             self.flush()
         self._gathered.append(batch)
         self._rows += len(batch)
-        if self._rows >= self._rows_max:
+        self._bytes += size_of(batch)
+        if self._rows >= self._rows_max or self._bytes >= GATHERED_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        gathered, self._gathered, self._rows = self._gathered, [], 0
+        gathered, self._gathered, self._rows, self._bytes = self._gathered, [], 0, 0
         if gathered:
             self._write(joined(gathered))
 
     def _write(self, batch: Batch) -> None:
         self._writer.batch(batch, self._edge, self._target)
+
+
+def size_of(batch: ColumnRows) -> int:
+    """About how many bytes the columns of a batch have: of texts by a few that are looked at."""
+    size = 0
+    for column in map(values_of, batch.columns):
+        size += column.nbytes
+        if column.dtype.hasobject and len(column):
+            some = column[:: max(1, len(column) // _LOOKED_AT)].tolist()
+            size += sum(map(getsizeof, some)) * len(column) // len(some)
+    return size

@@ -36,7 +36,7 @@ from tidegate.spark.batch.shuffle import (
 )
 from tidegate.spark.batch.stage import stage_function
 from tidegate.spark.batch.stage_plan import FramePartitions, Stage
-from tidegate.spark.session import lost
+from tidegate.spark.session import MORE_MEMORY, gone, is_stopped, lost
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -257,6 +257,8 @@ class BatchJob:
         except Exception as error:  # Spark's, Py4J's: they have no kind in common
             if self._ended_by is not None:
                 raise self._ended_by from None
+            if self._access.gone(error) or is_stopped(str(error)):
+                raise gone(f"{MORE_MEMORY} Then run the batch again.") from error
             raise lost("Spark could not run the job", str(error)) from error
         said: dict[SubtaskId, Said] = {}
         for row in rows:

@@ -16,7 +16,7 @@ once more: some of its readers may have read the first, and others read the seco
 from __future__ import annotations
 
 from dataclasses import field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -29,7 +29,7 @@ from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
 from tidegate.model.nullable import Nullable
-from tidegate.spark.batch.arrow_records import (
+from tidegate.transport.arrow_records import (
     ArrowLayout,
     arrow_layout,
     arrow_records,
@@ -100,6 +100,9 @@ _ROW_BITS: Final = 36
 
 BATCH_BYTES: Final = 1 << 20
 """Rows of Spark are given on once they hold about as much."""
+
+ROW_BYTES: Final = 4 << 20
+"""A row of Spark, and what is given to Spark at once, has not many more: its JVM holds some."""
 
 
 @frozen
@@ -194,8 +197,17 @@ class ShuffleWriter:
         self.waiting_bytes = 0
 
     def batch(self, batch: Batch, edge: int, target: int) -> None:
-        """Writes a batch as it is. target: the subtask that it is for."""
-        self._add_one(target, edge, b"".join(bytes(part) for part in encode(batch)))
+        """Writes a batch as it is, in pieces if it is large. target: the subtask that it is for."""
+        data = b"".join(bytes(part) for part in encode(batch))
+        pieces = min(-(-len(data) // ROW_BYTES), len(batch))
+        if pieces <= 1:
+            self._add_one(target, edge, data)
+            return
+        del data
+        step = -(-len(batch) // pieces)
+        for start in range(0, len(batch), step):
+            piece = batch.piece(start, min(start + step, len(batch)))
+            self._add_one(target, edge, b"".join(bytes(part) for part in encode(piece)))
 
     def records(self, batch: RowBatch, edge: int, target: int) -> None:
         """Writes records that have event times, one by one."""
@@ -260,9 +272,18 @@ class ShuffleWriter:
         )
 
     def take(self) -> list[pa.RecordBatch]:
-        """Takes what has been gathered, as one batch where there is anything."""
+        """Takes what has been gathered, as few batches of no more than a row of Spark may have."""
         taken, self._parts, self.waiting_bytes = self._parts, [], 0
-        return [pa.concat_batches(taken)] if taken else []
+        batches: list[pa.RecordBatch] = []
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for part in chain.from_iterable(map(_cut, taken)):
+            if held and size + part.nbytes > ROW_BYTES:
+                batches.append(pa.concat_batches(held))
+                held, size = [], 0
+            held.append(part)
+            size += part.nbytes
+        return [*batches, pa.concat_batches(held)] if held else batches
 
     def _number(self, layout: Layout | ArrowLayout) -> int:
         number = self._layouts.get(layout)
@@ -299,6 +320,12 @@ class ShuffleWriter:
         self._counts[edge] = before + count
         rank = edge - _EDGES if edge < 0 or edge in self._ahead else edge
         return (((rank << _SUBTASK_BITS) + self._subtask) << _ROW_BITS) + before
+
+
+def _cut(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of Spark in parts that are not large."""
+    step = max(1, len(rows) * ROW_BYTES // max(rows.nbytes, 1))
+    return (rows.slice(start, step) for start in range(0, len(rows), step))
 
 
 @frozen
