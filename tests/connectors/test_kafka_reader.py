@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 
 from tidegate.connectors import KafkaTopicPartition, SimpleStringSchema
 from tidegate.connectors.kafka import kafka_reader
@@ -22,7 +22,7 @@ ReadAhead = Callable[[Callable[[], object], Callable[[object], None]], None]
 
 def reader_of(servers: str, read_ahead: ReadAhead = lambda call, then: then(call())) -> KafkaReader:
     """A reader whose calls on the pool are made at once, unless told otherwise."""
-    context: Any = SimpleNamespace(rows=7, read_ahead=read_ahead)
+    context: Any = SimpleNamespace(rows=7, repeatable=False, read_ahead=read_ahead)
     properties = {"bootstrap.servers": servers, "group.id": "nobody", "log_level": "2"}
     return KafkaReader(context, properties, SimpleStringSchema(), commits=True, stops=True)
 
@@ -115,7 +115,9 @@ class Reading:
         patch.setattr(kafka_reader, "Consumer", client)
         self.under_way = list[Any]()
         context: Any = SimpleNamespace(
-            rows=rows, read_ahead=lambda call, then: self.under_way.append((call, then))
+            rows=rows,
+            repeatable=False,
+            read_ahead=lambda call, then: self.under_way.append((call, then)),
         )
         properties = {"bootstrap.servers": NOBODY}
         schema = SimpleStringSchema()
@@ -190,3 +192,58 @@ def test_a_reader_that_has_come_to_the_end_waits_for_nothing(
     reading.reader.no_more_splits()
     assert reading.poll() == ["a", "b"]
     assert reading.under_way == [] and reading.reader.finished
+
+
+class Mixed:
+    """A client whose partitions have four records each, given in turn by a number that is drawn."""
+
+    def __init__(self, draw: Callable[[int], int]) -> None:
+        self.draw = draw
+        self.left = dict[int, list[int]]()
+
+    def __call__(self, settings: object) -> "Mixed":
+        return self
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.left = {each.partition: list(range(each.offset, 4)) for each in partitions}
+
+    def poll(self, wait_s: float) -> Any:
+        there = sorted(partition for partition, left in self.left.items() if left)
+        if not there:
+            return None
+        partition = there[self.draw(len(there))]
+        offset = self.left[partition].pop(0)
+        return SimpleNamespace(
+            topic=lambda: "numbers",
+            partition=lambda: partition,
+            offset=lambda: offset,
+            error=lambda: None,
+            value=lambda: f"{partition}-{offset}".encode(),
+            timestamp=lambda: (TIMESTAMP_NOT_AVAILABLE, 0),
+        )
+
+    def consume(self, most: int, wait_s: float) -> list[Any]:
+        return [each for each in (self.poll(0) for _ in range(most)) if each is not None]
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+@pytest.mark.parametrize("draw", [lambda count: 0, lambda count: count - 1])
+def test_records_of_several_partitions_come_in_one_order_where_it_has_to_be_repeatable(
+    monkeypatch: pytest.MonkeyPatch, rows: int, draw: Callable[[int], int]
+) -> None:
+    monkeypatch.setattr(kafka_reader, "Consumer", Mixed(draw))
+    context: Any = SimpleNamespace(
+        rows=rows, repeatable=True, read_ahead=lambda call, then: then(call())
+    )
+    properties = {"bootstrap.servers": NOBODY}
+    reader = KafkaReader(context, properties, SimpleStringSchema(), commits=False, stops=True)
+    reader.add_splits([KafkaSplit(KafkaTopicPartition("numbers", at), 0, 4) for at in (2, 0, 1)])
+    reader.no_more_splits()
+    found = list[object]()
+    for _ in range(50):
+        batch: Any = reader.poll()
+        found += [] if batch is None else batch.values
+    assert found == [f"{partition}-{offset}" for partition in range(3) for offset in range(4)]
+    assert reader.finished

@@ -63,6 +63,16 @@ def test_every_type_is_as_it_is_in_a_stream_that_reads_files(spark: SparkSession
         assert found.to_pylist() == expected.to_pylist(), name
 
 
+@pytest.mark.parametrize("names", [("a.b", "b.a"), ("c`d", "d"), ("a", "A")])
+def test_columns_may_have_any_names(spark: SparkSession, names: tuple[str, str]) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.caseSensitive", "true")
+    first, second = (name.replace("`", "``") for name in names)
+    frame = session.sql(f"select 1 as `{first}`, 2 as `{second}`")
+    with batch(session, 1).from_spark(frame, folder=NOWHERE).execute_and_collect() as rows:
+        assert list(rows) == [{names[0]: 1, names[1]: 2}]
+
+
 class WithSubtask(ProcessFunction[Any, tuple[int, int]]):
     def open(self, runtime_context: RuntimeContext) -> None:
         self.subtask = runtime_context.get_index_of_this_subtask()

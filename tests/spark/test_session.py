@@ -9,7 +9,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import ConfigError
-from tidegate.spark.session import check_can_shuffle, local_master, lost, session_for
+from tidegate.spark.session import (
+    check_can_shuffle,
+    gone,
+    is_stopped,
+    local_master,
+    lost,
+    session_for,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +34,12 @@ Caused by: java.lang.OutOfMemoryError: Java heap space"""
     error = lost("Spark could not run the job", text)
     assert "Java heap space" in error.what
     assert "spark.driver.memory" in error.remedy
+
+
+def test_the_end_of_a_session_is_told_as_that_and_speaks_of_memory() -> None:
+    assert is_stopped("Job 3 cancelled because SparkContext was shut down")
+    assert not is_stopped("Job aborted due to stage failure")
+    assert "memory" in gone("Run it again.").remedy
 
 
 def test_other_errors_have_no_remedy_that_is_not_theirs() -> None:

@@ -20,11 +20,18 @@ from tests.spark.batch_programs import (
 from tidegate import (
     AsyncDataStream,
     AsyncFunction,
+    BroadcastProcessFunction,
     DataStream,
     JobFailed,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    MapStateDescriptor,
+    OutputTag,
+    ProcessFunction,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
     Time,
+    Types,
     WatermarkStrategy,
 )
 from tidegate.connectors import CollectSink, FileSink
@@ -154,6 +161,92 @@ def test_a_task_that_is_run_again_writes_the_same(program: Program) -> None:
     first, again = (run_by_hand(graph_of(program), fetch)[0] for fetch in (1, 2))
     assert len(first) == 7 * (3_000 // 7 // 10)
     assert sorted(first) == sorted(again)
+
+
+SIDE = OutputTag("side", Types.LONG())
+
+
+class Thirds(ProcessFunction):
+    """Gives each third number on, and all to a side output."""
+
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield SIDE, value
+        if value % 3 == 0:
+            yield value
+
+
+class Sides(KeyedCoProcessFunction[Any, Any, Any]):
+    def process_element1(self, value: int, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
+        yield "main", value
+
+    def process_element2(self, value: int, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
+        yield "side", value
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_records_of_two_outputs_come_in_one_order_however_long_batches_are(timed: bool) -> None:
+    """Time decides how long they are, and so which output is written to next."""
+
+    def program(env: StreamExecutionEnvironment) -> DataStream[Any]:
+        numbers = env.from_sequence(1, 3_000).set_parallelism(1)
+        if timed:
+            numbers = numbers.assign_timestamps_and_watermarks(
+                WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+                    lambda n, _: n // 1_000
+                )
+            )
+        thirds = numbers.process(Thirds(), Types.LONG()).set_parallelism(1)
+        side = thirds.get_side_output(SIDE).key_by(lambda n: 0)
+        return thirds.key_by(lambda n: 0).connect(side).process(Sides()).set_parallelism(1)
+
+    first, again = (
+        run_by_hand(graph_of(program, **{"tidegate.batch.rows": rows}))[0] for rows in ("7", "900")
+    )
+    assert len(first) == 4_000
+    assert first == again
+
+
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+
+
+class Ruled(BroadcastProcessFunction[Any, Any, Any]):
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield value, ctx.get_broadcast_state(RULES).get("factor")
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put("factor", value)
+
+
+class KeyedRuled(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
+    process_element = Ruled.process_element
+    process_broadcast_element = Ruled.process_broadcast_element
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_is_broadcast_comes_before_all_else(
+    parallelism: int, keyed: bool, timed: bool
+) -> None:
+    def program(env: StreamExecutionEnvironment) -> DataStream[Any]:
+        env.set_parallelism(parallelism)
+        numbers, rules = env.from_sequence(1, 30), env.from_collection([6, 7])
+        if timed:
+            numbers, rules = (
+                each.assign_timestamps_and_watermarks(
+                    WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+                        lambda n, _: n
+                    )
+                )
+                for each in (numbers, rules)
+            )
+        known = rules.broadcast(RULES)
+        if keyed:
+            return numbers.key_by(lambda n: n).connect(known).process(KeyedRuled())
+        return numbers.connect(known).process(Ruled())
+
+    found, _ = run_by_hand(graph_of(program))
+    assert sorted(found) == [(n, 7) for n in range(1, 31)]
 
 
 def test_a_task_passes_rows_of_a_key_on_before_it_has_taken_the_next() -> None:

@@ -414,6 +414,11 @@ class Operator:
         """True if rows that come as columns are evaluated as columns."""
         return "" in self.by_row.values()
 
+    @property
+    def takes_any_order(self) -> bool:
+        """True if it gives the same in whatever order of event times the rows of a batch come."""
+        return False
+
     def combiner(self) -> Combiner | None:
         """Makes the combiner of rows that are sent to the operator; None if each row has to come.
 

@@ -42,6 +42,11 @@ class ReaderContext(Protocol):
         """Rows of a full Arrow batch."""
         ...
 
+    @property
+    def repeatable(self) -> bool:
+        """True if a reader that is made anew has to give the same records in the same order."""
+        ...
+
     def processing_time(self) -> int:
         """Wall clock, milliseconds since 1970."""
         ...

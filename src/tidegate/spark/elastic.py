@@ -39,7 +39,14 @@ from tidegate.spark.access.asking import Question
 from tidegate.spark.batch.client import start_batch
 from tidegate.spark.batch.final_snapshot import savepoint_in
 from tidegate.spark.batch.listening import DriverPlace
-from tidegate.spark.session import check_can_shuffle, is_final, lost, session_for
+from tidegate.spark.session import (
+    check_can_shuffle,
+    gone,
+    is_final,
+    is_stopped,
+    lost,
+    session_for,
+)
 from tidegate.spark.shipping import Shipment, ship
 from tidegate.spark.slot_task import (
     MISPLACED,
@@ -71,16 +78,9 @@ CANCELLED_TIMEOUT_S = 15.0
 """How long Spark may take to end a job that was cancelled."""
 
 _CANCELLED = ("[SPARK_JOB_CANCELLED]", "[OPERATION_CANCELED]")
-_STOPPED = (
-    "cancelled because SparkContext was shut down",
-    "Cannot call methods on a stopped SparkContext",
-    "Locally cancelled by application!",  # gRPC's word for a session of Connect that was stopped
-)
-"""Spark says so too where nobody has asked for it, as when a master removes the application."""
-
-_GONE_REMEDY = (
-    "See why it ended, such as for lack of memory. The job needs a new session: start the program "
-    "again, with `tidegate run --from latest` to go on from the newest checkpoint."
+_ANEW = (
+    "The job needs a new session: start the program again, with `tidegate run --from latest` to go "
+    "on from the newest checkpoint."
 )
 
 
@@ -288,9 +288,8 @@ class ElasticProvider:
         if any(sign in text for sign in _CANCELLED):
             if not self._released.is_set() and self._ended is not None:
                 self._ended("Spark's job was cancelled from outside")
-        elif self._access.gone(error) or any(sign in text for sign in _STOPPED):
-            gone = SlotLost("Spark's JVM is gone, or its session was stopped", remedy=_GONE_REMEDY)
-            self._missed(request, gone, final=True)
+        elif self._access.gone(error) or is_stopped(text):
+            self._missed(request, gone(_ANEW), final=True)
         else:
             ended = lost("Spark ended the slot's task", text)
             self._missed(request, ended, final=is_final(text))

@@ -22,8 +22,15 @@ _VERSIONS: Final = "PYTHON_VERSION_MISMATCH"
 _GONE: Final = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION", "StatusCode.UNAVAILABLE")
 """What Spark Connect says of a server that was started anew, or has not answered for long."""
 
+_STOPPED: Final = (
+    "cancelled because SparkContext was shut down",
+    "Cannot call methods on a stopped SparkContext",
+    "Locally cancelled by application!",  # gRPC's word for a session of Connect that was stopped
+)
+"""Spark says so too where nobody has asked for it, as when a master removes the application."""
+
 _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
-_MORE_MEMORY: Final = (
+MORE_MEMORY: Final = (
     "Start Spark with more memory for its JVM, which has 1 GB where nothing else is said: "
     "spark.driver.memory on one machine, spark.executor.memory on a cluster. Or run fewer tasks at "
     "once in it."
@@ -153,8 +160,21 @@ def lost(what: str, text: str) -> SlotLost:
         )
     lines = [line.strip() for line in text.partition(_OF_JVM)[0].splitlines()]
     reasons = [line for line in lines if line and not line.startswith(_NO_REASONS)]
-    remedy = _MORE_MEMORY if _NO_MEMORY in text else ""
+    remedy = MORE_MEMORY if _NO_MEMORY in text else ""
     return SlotLost(f"{what}: {(reasons or lines or [''])[-1][:500]}", remedy=remedy)
+
+
+def is_stopped(text: str) -> bool:
+    """True if a call of Spark has failed because its session was stopped. text: of the error."""
+    return any(sign in text for sign in _STOPPED)
+
+
+def gone(remedy: str) -> SlotLost:
+    """The end of all that Spark ran, with its JVM or its session. remedy: for who needs another."""
+    return SlotLost(
+        "Spark's JVM is gone, or its session was stopped",
+        remedy=f"See why it ended, such as for lack of memory. {remedy}",
+    )
 
 
 def is_final(text: str) -> bool:

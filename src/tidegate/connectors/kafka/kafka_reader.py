@@ -109,7 +109,7 @@ class GroupOffsets:
 
 
 class KafkaReader:
-    """Reads its partitions side by side.
+    """Reads its partitions side by side; one after another where its order has to be repeatable.
 
     commits: offsets are committed to the group once their checkpoint is complete. stops: whether
     partitions have an end; else those of a bounded job that ended at it are read on.
@@ -157,12 +157,11 @@ class KafkaReader:
         if self._waiting:
             return  # what that call comes back with may be from before or after
         self._held.clear()
+        left = [split for split in self._splits.values() if not split.ended]
+        if self._context.repeatable:
+            left = sorted(left, key=lambda split: split.place)[:1]
         self._consumer.assign(
-            [
-                TopicPartition(split.place.topic, split.place.partition, split.offset)
-                for split in self._splits.values()
-                if not split.ended
-            ]
+            [TopicPartition(each.place.topic, each.place.partition, each.offset) for each in left]
         )
 
     def no_more_splits(self) -> None:

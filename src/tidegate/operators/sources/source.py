@@ -216,6 +216,7 @@ class _ReaderContext:
         self.parallelism = context.info.parallelism
         self.rows = context.info.settings.rows
         self.arrow_rows = context.info.settings.arrow_rows
+        self.repeatable = context.info.settings.repeatable
         self.processing_time = context.time.processing_time
         self.monotonic_ms = context.time.monotonic_ms
         self.wake_at = context.time.wake_at

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from tidegate.api.aggregates import Collect
 from tidegate.api.operator import Operator
 from tidegate.api.state import OperatorStateDescriptor, RedistributionMode
 from tidegate.model.elements import MAX_WATERMARK_MS, ArrowBatch
@@ -49,6 +50,10 @@ class GlobalAggregateBatchesOperator(Operator):
         self._aggregates = aggregates
         self._key_column = key_column
         self.key_type = key_type
+
+    @property
+    def takes_any_order(self) -> bool:
+        return not any(isinstance(each, Collect) for each in self._aggregates)
 
     def combiner(self) -> SliceCombiner:
         return SliceCombiner(NoCuts(), self._aggregates, self._key_column, self.key_type)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from flinkformat.key_groups import KeyGroupRange
+from tidegate.api.aggregates import Collect
 from tidegate.api.operator import Operator
 from tidegate.api.state import OperatorStateDescriptor, RedistributionMode
 from tidegate.errors import BadRecord
@@ -83,6 +84,10 @@ class WindowAggregateBatchesOperator(Operator):
         self.key_type = key_type
         self._lateness_ms = min(lateness_ms, _LATENESS_MAX_MS)
         self._late_tag = late_tag
+
+    @property
+    def takes_any_order(self) -> bool:
+        return not any(isinstance(each, Collect) for each in self._aggregates)
 
     def combiner(self) -> SliceCombiner:
         return SliceCombiner(self._slices, self._aggregates, self._key_column, self.key_type)

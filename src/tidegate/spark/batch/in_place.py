@@ -130,6 +130,7 @@ def partitioned(session: SparkSession, frame: DataFrame, most: int) -> tuple[Dat
     Spark plans it for that, and computes what it would broadcast.
     """
     nothing = session.range(1).where(sql.lit(False))
-    columns = [sql.lit(None).cast(each.dataType).alias(each.name) for each in frame.schema]
+    # PySpark looks each column up by its name, and takes a dot or a backtick in it for its own.
+    columns = [sql.lit(None).cast(f.dataType).alias(f"c{at}") for at, f in enumerate(frame.schema)]
     own = nothing.select(*columns).unionAll(frame).coalesce(most)
     return own, own.rdd.getNumPartitions()

@@ -36,7 +36,7 @@ from tidegate.spark.batch.shuffle import (
 )
 from tidegate.spark.batch.stage import stage_function
 from tidegate.spark.batch.stage_plan import FramePartitions, Stage
-from tidegate.spark.session import lost
+from tidegate.spark.session import MORE_MEMORY, gone, is_stopped, lost
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -257,6 +257,8 @@ class BatchJob:
         except Exception as error:  # Spark's, Py4J's: they have no kind in common
             if self._ended_by is not None:
                 raise self._ended_by from None
+            if self._access.gone(error) or is_stopped(str(error)):
+                raise gone(f"{MORE_MEMORY} Then run the batch again.") from error
             raise lost("Spark could not run the job", str(error)) from error
         said: dict[SubtaskId, Said] = {}
         for row in rows:
@@ -296,6 +298,7 @@ class BatchJob:
             {each.index: start for each in subtasks if (start := self._start.subtasks.get(each))},
             self._start.event_times.get(vertex),
             combiners=self._combiners(vertex),
+            in_any_order=in_any_order(self._graph, vertex),
             invitation=self._around.invitation,
             kept_for=None if self._snapshot is None else self._snapshot.job,
             only_commits=self._ending is not None and self._snapshot is None,
@@ -398,6 +401,16 @@ def combiners(graph: JobGraph, vertex: VertexId) -> dict[int, Combiner]:
             if made is not None:
                 found[edge] = made
     return found
+
+
+def in_any_order(graph: JobGraph, vertex: VertexId) -> frozenset[int]:
+    """Edges from a vertex to operators that need no order of event times."""
+    topology = graph.topology
+    return frozenset(
+        edge
+        for edge in topology.outputs(vertex)
+        if graph.plan(topology.edges[edge].target).operators[0].takes_any_order
+    )
 
 
 def _united(frames: Sequence[DataFrame]) -> DataFrame:

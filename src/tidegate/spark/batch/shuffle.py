@@ -16,7 +16,7 @@ once more: some of its readers may have read the first, and others read the seco
 from __future__ import annotations
 
 from dataclasses import field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -24,19 +24,28 @@ import pyarrow as pa
 
 from flinkformat.frozen import frozen
 from tidegate.api import ship
+from tidegate.api.rows.batches import arrow_take
 from tidegate.api.rows.column_rows import ColumnRows, RowForm
 from tidegate.model.elements import RowBatch
 from tidegate.model.nullable import Nullable
+from tidegate.transport.arrow_records import (
+    ArrowLayout,
+    arrow_layout,
+    arrow_records,
+    arrow_rows,
+    binaries,
+    of_binaries,
+)
 from tidegate.transport.codec import decode, encode, pickled, unpickled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from tidegate.errors import TidegateError
     from tidegate.model.control import CheckpointAcknowledged, SubtaskFigures
-    from tidegate.model.elements import Batch, OperatorEvent
+    from tidegate.model.elements import ArrowBatch, Batch, OperatorEvent
     from tidegate.model.ids import ExecutionId, OperatorId, SubtaskId
 
 SCHEMA: Final = pa.schema(
@@ -54,7 +63,10 @@ SPARK_SCHEMA: Final = (
     "data binary not null, place bigint not null"
 )
 PLACE: Final = "place"
-"""Column that says who wrote a row, and how many rows that had written before."""
+"""Column that says over which edge a row came, who wrote it, and how many that had written there.
+
+What comes over one edge has one order, but which of two edges is written to next hangs on time.
+"""
 
 WHOLE: Final = 0
 """Form of a row of Spark that holds a batch."""
@@ -66,7 +78,7 @@ _FORMS: Final = 2
 """Columns of records have the forms from here on, as their sender has numbered them."""
 
 WORDS: Final = -1
-"""The edge of a row that holds words of a task. It has no time, so it comes before records."""
+"""The edge of a row that holds words of a task. It comes before all records."""
 
 END: Final = -2
 """The edge of a reader's last row. Arrow's stream does not tell whether something is missing."""
@@ -77,12 +89,16 @@ _LAST: Final = (1 << 63) - 1
 _FORM_BITS: Final = 12
 """A form's number says in these bits which one of its sender's it is, above them who that is."""
 
+_EDGES: Final = 1 << 11
 _SUBTASK_BITS: Final = 15
-_ROW_BITS: Final = 38
-"""Bits of a place for the subtask and for the number of the row; the step is above them."""
+_ROW_BITS: Final = 36
+"""Bits of a place for the subtask and for the number of the row; the edge is above them."""
 
 BATCH_BYTES: Final = 1 << 20
 """Rows of Spark are given on once they hold about as much."""
+
+ROW_BYTES: Final = 4 << 20
+"""A row of Spark, and what is given to Spark at once, has not many more: its JVM holds some."""
 
 
 @frozen
@@ -161,21 +177,33 @@ def layout_of(batch: Batch) -> Layout | None:
 class ShuffleWriter:
     """Gathers what a task emits as rows of Spark.
 
-    step, subtask: their numbers in the job. watermarks: the last one over each edge.
+    step, subtask: their numbers in the job. ahead: edges whose rows come before all others.
+    watermarks: the last one over each edge.
     """
 
-    def __init__(self, step: int, subtask: int) -> None:
+    def __init__(self, step: int, subtask: int, ahead: Collection[int] = ()) -> None:
         self._step = step
+        self._ahead = ahead
+        self._subtask = subtask
         self._sender = (step << _SUBTASK_BITS) + subtask
-        self._place = self._sender << _ROW_BITS
-        self._layouts: dict[Layout, int] = {}
+        self._counts: dict[int, int] = {}
+        self._layouts: dict[Layout | ArrowLayout, int] = {}
         self._parts: list[pa.RecordBatch] = []
         self.watermarks: dict[int, int] = {}
         self.waiting_bytes = 0
 
     def batch(self, batch: Batch, edge: int, target: int) -> None:
-        """Writes a batch as it is. target: the subtask that it is for."""
-        self._add_one(target, edge, b"".join(bytes(part) for part in encode(batch)))
+        """Writes a batch as it is, in pieces if it is large. target: the subtask that it is for."""
+        data = b"".join(bytes(part) for part in encode(batch))
+        pieces = min(-(-len(data) // ROW_BYTES), len(batch))
+        if pieces <= 1:
+            self._add_one(target, edge, data)
+            return
+        del data
+        step = -(-len(batch) // pieces)
+        for start in range(0, len(batch), step):
+            piece = batch.piece(start, min(start + step, len(batch)))
+            self._add_one(target, edge, b"".join(bytes(part) for part in encode(piece)))
 
     def records(self, batch: RowBatch, edge: int, target: int) -> None:
         """Writes records that have event times, one by one."""
@@ -193,7 +221,22 @@ class ShuffleWriter:
             records[f"f{index}"] = column
         records["group"] = 0 if columns.groups is None else columns.groups
         times = pa.array(cast("NDArray[np.int64]", columns.stamps))
-        self._add(target, edge, times, self._number(layout), _binaries(records))
+        self._add(target, edge, times, self._number(layout), binaries(records))
+
+    def arrow(self, batch: ArrowBatch, edge: int, target: int) -> None:
+        """Writes rows of columns that have event times: one by one, or all of one time at once."""
+        stamps, layout = cast("NDArray[np.int64]", batch.timestamps_ms), arrow_layout(batch)
+        if layout is not None:
+            data, form = arrow_records(layout, batch), self._number(layout)
+            self._add(target, edge, pa.array(stamps, pa.int64()), form, data)
+            return
+        order = np.argsort(stamps, kind="stable")
+        ordered, times = arrow_take(batch, order), stamps[order]
+        starts = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(batch)]
+        for start, stop in pairwise(starts):
+            data = b"".join(bytes(part) for part in encode(ordered.piece(start, stop)))
+            at = pa.array(times[start : start + 1], pa.int64())
+            self._add(target, edge, at, WHOLE, pa.array([data], pa.binary()))
 
     def said(self, said: Sequence[Said], targets: Sequence[int], *, to_all: bool = False) -> None:
         """Writes words for the first of these subtasks, so that each reaches the driver once.
@@ -225,11 +268,20 @@ class ShuffleWriter:
         )
 
     def take(self) -> list[pa.RecordBatch]:
-        """Takes what has been gathered, as one batch where there is anything."""
+        """Takes what has been gathered, as few batches of no more than a row of Spark may have."""
         taken, self._parts, self.waiting_bytes = self._parts, [], 0
-        return [pa.concat_batches(taken)] if taken else []
+        batches: list[pa.RecordBatch] = []
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for part in chain.from_iterable(map(_cut, taken)):
+            if held and size + part.nbytes > ROW_BYTES:
+                batches.append(pa.concat_batches(held))
+                held, size = [], 0
+            held.append(part)
+            size += part.nbytes
+        return [*batches, pa.concat_batches(held)] if held else batches
 
-    def _number(self, layout: Layout) -> int:
+    def _number(self, layout: Layout | ArrowLayout) -> int:
         number = self._layouts.get(layout)
         if number is None:
             assert len(self._layouts) < (1 << _FORM_BITS) - _FORMS, "records have a few layouts"
@@ -242,6 +294,7 @@ class ShuffleWriter:
 
     def _add(self, target: int, edge: int, times: pa.Array, form: int, data: pa.Array) -> None:
         count = len(data)
+        place = self._next_place(edge, count)
         part = pa.RecordBatch.from_arrays(
             [
                 pa.array(np.full(count, target, np.int32)),
@@ -249,22 +302,26 @@ class ShuffleWriter:
                 times,
                 pa.array(np.full(count, form, np.int64)),
                 data,
-                pa.array(np.arange(self._place, self._place + count)),
+                pa.array(np.arange(place, place + count)),
             ],
             schema=SCHEMA,
         )
-        self._place += count
         self._parts.append(part)
         self.waiting_bytes += part.nbytes
 
+    def _next_place(self, edge: int, count: int) -> int:
+        """The place of the next row that goes over an edge, of so many."""
+        assert edge < _EDGES, "a job has fewer edges"
+        before = self._counts.get(edge, 0)
+        self._counts[edge] = before + count
+        rank = edge - _EDGES if edge < 0 or edge in self._ahead else edge
+        return (((rank << _SUBTASK_BITS) + self._subtask) << _ROW_BITS) + before
 
-def _binaries(records: NDArray[Any]) -> pa.Array:
-    """The bytes of each record, without a look at any."""
-    size, count = records.dtype.itemsize, len(records)
-    offsets = (np.arange(count + 1) * size).astype(np.int32)
-    return pa.Array.from_buffers(
-        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(records.tobytes())]
-    )
+
+def _cut(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of Spark in parts that are not large."""
+    step = max(1, len(rows) * ROW_BYTES // max(rows.nbytes, 1))
+    return (rows.slice(start, step) for start in range(0, len(rows), step))
 
 
 @frozen
@@ -286,7 +343,7 @@ class ShuffleReader:
 
     def __init__(self) -> None:
         self.ended: set[int] = set()
-        self._layouts: list[Layout] = []
+        self._layouts: list[Layout | ArrowLayout] = []
         self._forms = {WHOLE: WHOLE, PICKLED: PICKLED}
 
     def read(self, rows: pa.RecordBatch) -> Iterator[Came]:
@@ -318,17 +375,22 @@ class ShuffleReader:
 
     def _run(self, edge: int, form: int, rows: pa.RecordBatch) -> Iterator[Came]:
         if form == WHOLE:
-            for data in rows.column(4):
-                yield Came(edge, cast("Batch", decode(memoryview(data.as_buffer()))))
+            for data, time_ms in zip(rows.column(4), rows.column(2).to_pylist(), strict=True):
+                batch = cast("Batch", decode(memoryview(data.as_buffer())))
+                yield Came(edge, batch, time_ms=time_ms)
         else:
             times = rows.column(2).to_numpy(zero_copy_only=False)
             if form == PICKLED:
                 batch = self._pickles(rows, times)
             else:
-                batch = self._columns(rows, times, self._layouts[form - _FORMS])
+                layout = self._layouts[form - _FORMS]
+                if isinstance(layout, ArrowLayout):
+                    batch = arrow_rows(layout, rows.column(4), times)
+                else:
+                    batch = self._columns(rows.column(4), times, layout)
             yield Came(edge, batch, time_ms=int(times[-1]))
 
-    def _learn(self, layouts: Mapping[int, Layout]) -> None:
+    def _learn(self, layouts: Mapping[int, Layout | ArrowLayout]) -> None:
         for number, layout in layouts.items():
             if layout not in self._layouts:
                 self._layouts.append(layout)
@@ -339,15 +401,8 @@ class ShuffleReader:
         values, keys, groups = map(list, zip(*records, strict=True))
         return RowBatch(values, times.tolist(), keys, groups)
 
-    def _columns(
-        self, rows: pa.RecordBatch, times: NDArray[np.int64], layout: Layout
-    ) -> ColumnRows:
-        column = rows.column(4)
-        kind = layout.type
-        _, offsets, data = column.buffers()
-        # Records before them may have another size.
-        start = int(np.frombuffer(offsets, np.int32, 1, 4 * column.offset)[0])
-        records = np.frombuffer(data, kind, len(column), start)
+    def _columns(self, data: pa.Array, times: NDArray[np.int64], layout: Layout) -> ColumnRows:
+        records = of_binaries(data, layout.type)
         groups = np.ascontiguousarray(records["group"])
         return ColumnRows(
             [np.ascontiguousarray(records[f"f{index}"]) for index in range(len(layout.kinds))],
@@ -364,5 +419,7 @@ def said_in(data: bytes) -> Sequence[Said]:
     return _words(data)[2]
 
 
-def _words(data: bytes) -> tuple[Mapping[int, Layout], Mapping[int, int], Sequence[Said]]:
+def _words(
+    data: bytes,
+) -> tuple[Mapping[int, Layout | ArrowLayout], Mapping[int, int], Sequence[Said]]:
     return cast("Any", ship.loads(data, name="words of a task"))

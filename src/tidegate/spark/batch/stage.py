@@ -128,12 +128,15 @@ class StageHost:
         self, stage: Stage, deployment: Deployment, log: structlog.typing.FilteringBoundLogger
     ) -> None:
         self.deployment = deployment
+        self._in_any_order = stage.in_any_order
         execution, attempt = deployment.execution, deployment.execution.attempt
         self.clock = SystemClock()
         self.chance = SeededChance(attempt)
         self.log = log
         self.channel_state = no_channel_state(execution, self.chance.bits64)
-        self.writer = ShuffleWriter(stage.position, execution.subtask.index)
+        edges = stage.topology.edges
+        ahead = {e for e in stage.outputs if edges[e].partitioner is Partitioner.BROADCAST}
+        self.writer = ShuffleWriter(stage.position, execution.subtask.index, ahead)
         self.words: list[Committables | Told] = []
         self.failure: TidegateError | None = None
         self.share: CheckpointAcknowledged | None = None
@@ -243,10 +246,12 @@ class StageHost:
     def to_consumer(self, channel: ChannelId) -> ToSubtask:
         edge = self.deployment.deploy.topology.edges[channel.edge]
         readers = self.deployment.deploy.topology.vertex(edge.target).parallelism
+        ordered = edge.partitioner is Partitioner.HASH
         made = ToSubtask(
             self.writer,
             channel,
-            ordered=edge.partitioner is Partitioner.HASH,
+            ordered=ordered,
+            arrow_ordered=ordered and channel.edge not in self._in_any_order,
             rows_max=max(self.deployment.settings.slot.rows, GATHERED_ROWS // readers),
         )
         self.channels.append(made)

@@ -56,7 +56,8 @@ class Stage:
     restored, restores: the snapshot that it starts from, and the state in it by subtask.
     event_time_ms: where event time had come in it. frame: how tasks find the rows of a DataFrame
     that Spark gives them; None where the source reads, or the shuffle is read. combiners: join rows
-    before they are sent, by edge. invitation: to the driver, for tasks to tell it what they do;
+    before they are sent, by edge. in_any_order: edges to who needs no order of event times in Arrow
+    batches. invitation: to the driver, for tasks to tell it what they do;
     None where it does not listen. kept_for: the job for whom state is kept that is written at the
     end; None for this one. only_commits: nothing is read, and sinks commit what was restored.
     """
@@ -76,6 +77,7 @@ class Stage:
     event_time_ms: int | None = None
     frame: FramePartitions | None = None
     combiners: Mapping[int, Combiner] = field(default_factory=dict[int, "Combiner"])
+    in_any_order: frozenset[int] = frozenset()
     invitation: SlotInvitation | None = None
     kept_for: JobId | None = None
     only_commits: bool = False
