@@ -1,14 +1,25 @@
 """The files that a source finds: in folders, by patterns, empty ones, and those that come later."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.connectors.file_jobs import SMALL, WRITERS, operator, read_all, rows, write_json
+from tests.connectors.file_jobs import (
+    SMALL,
+    WRITERS,
+    operator,
+    read_all,
+    rows,
+    write_json,
+    write_parquet,
+)
 from tests.operators.source_job import SourceJob
 from tests.operators.world import World
+from tidegate.connectors.files.file_sink import FileSink
 from tidegate.connectors.files.file_source import FileSource
-from tidegate.errors import ConfigError, FileMissing, RestoreRefused
+from tidegate.errors import BadRecord, ConfigError, FileMissing, RestoreRefused
 from tidegate.model.duration import Duration
 from tidegate.operators.sources.source import SourceReaderOperator
 
@@ -141,3 +152,32 @@ def test_an_empty_file_that_is_filled_later_is_read_then(world: World, tmp_path:
         job.step(0)
         world.pass_time(50)
     assert job.emitted == [{"n": 1}]
+
+
+def test_a_later_file_that_lacks_a_chosen_column_is_named(world: World, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "1.parquet", [{"a": 1, "b": 2}])
+    write_parquet(tmp_path / "2.parquet", [{"a": 1}])
+    source = FileSource.parquet(str(tmp_path), columns=["a", "b"])
+    source.check()
+    with pytest.raises(BadRecord, match="There are no columns b") as refused:
+        read_all(world, source)
+    assert refused.value.where == str(tmp_path / "2.parquet")
+
+
+@pytest.mark.parametrize(
+    ("make", "where", "found"),
+    [
+        (lambda: FileSink.parquet("out", compression="zsdt"), "FileSink.parquet", "'zsdt'"),
+        (lambda: FileSink.csv("out", delimiter=";;"), "FileSink.csv", "';;'"),
+        (lambda: FileSource.csv("in", delimiter="||"), "FileSource.csv", "'||'"),
+        (lambda: FileSource.csv("in", delimiter=""), "FileSource.csv", "''"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused_where_it_is_written(
+    make: Callable[[], object], where: str, found: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(found)) as refused:
+        make()
+    assert refused.value.where == where
+    for compression in ("ZSTD", "none", "snappy"):
+        assert FileSink.parquet("out", compression=compression).part_bytes

@@ -21,6 +21,7 @@ from tidegate.connectors.files.formats import RowFormat
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
+from tidegate.connectors.schemas.messages import one_char
 from tidegate.connectors.shares import check_rate
 from tidegate.errors import ConfigError
 from tidegate.storage import paths
@@ -78,11 +79,12 @@ class FileSource:
     ) -> FileSource:
         """A source of CSV files.
 
-        schema: of the columns to read; None finds them in the first file.
+        schema: of the columns to read; None finds them in the first file. Raises ConfigError for a
+        delimiter that is not one character.
         """
         file_format = CsvFormat(
             schema=_serialised(schema),
-            delimiter=delimiter,
+            delimiter=one_char(delimiter, "delimiter", "FileSource.csv"),
             header=header,
             newlines=newlines_in_values,
         )
