@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import lzma
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
@@ -24,7 +25,13 @@ END: Final = 2**62
 BLOCK_BYTES: Final = 256 * 1024
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_COMPRESSIONS: Final = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".xz": "xz",
+}
 
 
 def compression_of(path: str) -> str | None:
@@ -46,13 +53,23 @@ def opened_text(stores: Stores, path: str) -> Generator[BinaryIO]:
     kind = compression_of(path)
     with open_stream(store, name) as stream:
         try:
-            yield cast("BinaryIO", pa.CompressedInputStream(stream, kind)) if kind else stream
-        except (pa.ArrowException, OSError) as error:
+            yield _decompressed(stream, kind)
+        except (pa.ArrowException, OSError, EOFError, lzma.LZMAError) as error:
             raise BadRecord(
                 f"The file cannot be read: {error}",
                 where=path,
                 remedy="Write the file again, or remove it from the folder.",
             ) from error
+
+
+def _decompressed(stream: BinaryIO, kind: str | None) -> BinaryIO:
+    match kind:
+        case None:
+            return stream
+        case "xz":  # which Arrow does not know
+            return cast("BinaryIO", lzma.LZMAFile(stream))
+        case _:
+            return cast("BinaryIO", pa.CompressedInputStream(stream, kind))
 
 
 class LineBlocks:
@@ -137,6 +154,8 @@ class LineBlocks:
         return data if self._quotes is None else self._quotes.blanked(data)
 
     def _skip_to(self, position: int) -> None:
+        if not position:
+            return
         left = position
         if self._stream.seekable():
             left -= self._stream.seek(0, io.SEEK_END)
