@@ -39,8 +39,9 @@ class FileSink:
 
     A part is hidden (``.….inprogress``) until the checkpoint that covers it is complete. Parts end
     with each checkpoint, and at about ``part_bytes``. Without a schema the columns' types are found
-    in the rows; where they change, a new part begins. suffix: how the names of parts end; None for
-    that of the encoding. buckets: the folders below ``folder`` that parts go to.
+    in the rows; where they change, a new part begins if the types go together. suffix: how the
+    names of parts end; None for that of the encoding. buckets: the folders below ``folder`` that
+    parts go to.
     """
 
     folder: str
