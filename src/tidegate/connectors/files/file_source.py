@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from flinkformat.frozen import frozen
 from tidegate.api.dead_letters import checked_policy
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from tidegate.config.spans import Span
     from tidegate.connectors.files.formats import BulkFormat, StreamFormat
     from tidegate.typeinfo.types import TypeInformation
+
+_LOOKED_AT: Final = 16
+"""Files whose headers are looked at before a job starts."""
 
 
 @frozen
@@ -197,9 +201,15 @@ class FileSource:
         stores = Stores()
         for location in self.locations:
             check_location(stores, location, watched=not self.bounded)
-        first = next(files_with_rows(stores, self.locations), None)
-        if first is not None:
-            self.file_format.check(stores, first.path)
+        files = list(islice(files_with_rows(stores, self.locations), _LOOKED_AT + 1))
+        if files:
+            self.file_format.check(stores, files[0].path)
+        csv = self.file_format
+        if isinstance(csv, RowFormat):
+            csv = csv.columns
+        # Files to come, or beyond the bound, may have what the others lack.
+        if isinstance(csv, CsvFormat) and files and self.bounded and len(files) <= _LOOKED_AT:
+            csv.check_named(stores, [file.path for file in files])
 
     def enumerator(
         self, context: EnumeratorContext[FileSplit], restored: bytes | None

@@ -161,7 +161,34 @@ class CsvFormat:
                 remedy="Give a schema.",
             )
         block = _first_block(stores, path, quotes=self._line_quotes)
-        return _without_nulls(self._columns(block, path, skip=self.skip))
+        schema = self._columns(block, path, skip=self.skip)
+        _check_once(schema.names, path)
+        odd = [field.name for field in schema if pa.types.is_binary(field.type)]
+        if odd and not self.skip:
+            raise BadRecord(
+                f"Values of the columns {', '.join(odd)} are not text in UTF-8",
+                where=path,
+                remedy="Write the file in UTF-8, or declare such columns as pa.binary() in a "
+                "schema.",
+            )
+        return _without_nulls(schema)
+
+    def check_named(self, stores: Stores, paths: Sequence[str]) -> None:
+        """Raises ConfigError if a column of the schema is in none of these files."""
+        if self.schema is None or not self.header:
+            return
+        schema = schema_from(self.schema)
+        missing = set(schema.names)
+        for path in paths:
+            lines, _ = self._first_lines(stores, path, 1)
+            missing -= set(self._names(lines[0], schema, path) if lines else schema.names)
+            if not missing:
+                return
+        raise ConfigError(
+            f"The schema has columns that no file has: {', '.join(sorted(missing))}",
+            where=", ".join(paths),
+            remedy="Write them as the header does, or leave them out.",
+        )
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes, cut only if a line end always ends a row."""
@@ -212,6 +239,7 @@ class CsvFormat:
                 where=path,
                 remedy="Mend the header or the schema, or leave out set_strict_headers.",
             )
+        _check_once([name for name in names if name in schema.names], path)
         odd = sorted(set(names) ^ set(schema.names))
         if odd and self.schema is None:
             raise BadRecord(
@@ -303,6 +331,15 @@ def _check_quotes(block: bytes, rows: int, quotes: Quotes, *, newlines: bool) ->
         raise pa.ArrowInvalid(
             "a quoted value goes on behind the end of its line: set newlines_in_values=True if "
             "values hold line ends"
+        )
+
+
+def _check_once(names: Sequence[str], path: str) -> None:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise BadRecord(
+            f"The header names the columns {', '.join(twice)} more than once",
+            where=path,
+            remedy="Give each column of the file a name of its own.",
         )
 
 
@@ -471,6 +508,7 @@ def _look(read: Callable[[], pa.Table], path: str) -> pa.Schema:
 
 
 def _without_nulls(schema: pa.Schema) -> pa.Schema:
-    """Treats columns without a value in the first lines as text."""
-    kinds = [pa.string() if pa.types.is_null(field.type) else field.type for field in schema]
+    """Treats columns without a value, or with odd text, in the first lines as text."""
+    odd = (pa.null(), pa.binary())
+    kinds = [pa.string() if field.type in odd else field.type for field in schema]
     return pa.schema(list(zip(schema.names, kinds, strict=True)))
