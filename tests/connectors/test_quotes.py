@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tidegate.connectors import CsvReaderFormat, CsvSchema, FileSource
-from tidegate.connectors.files.lines import BLOCK_BYTES, lines_of
-from tidegate.connectors.files.quotes import Quotes
+from tidegate.connectors.files.lines import BLOCK_BYTES, Quotes, lines_of
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat
 from tidegate.errors import BadRecord

@@ -21,12 +21,12 @@ from tidegate.connectors.files.lines import (
     BYTE_ORDER_MARK,
     END,
     LineBlocks,
+    Quotes,
     byte_parts,
     line_number,
     lines_of,
     opened_text,
 )
-from tidegate.connectors.files.quotes import Quotes
 from tidegate.connectors.files.splits import Block
 from tidegate.errors import BadRecord, ConfigError
 
