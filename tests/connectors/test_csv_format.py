@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from tidegate.connectors.files.file_source import FileSource
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat
 from tidegate.errors import BadRecord, ConfigError
@@ -94,6 +95,44 @@ def test_columns_without_names_and_without_a_schema_are_refused(tmp_path: Path) 
     with pytest.raises(ConfigError, match="without a header have no names"):
         CsvFormat(header=False).check(Stores(), str(file))
     CsvFormat(schema=WITH.schema, header=False).check(Stores(), str(file))
+
+
+def test_a_column_that_no_file_has_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    schema = pa.schema([("city", pa.string()), ("totl", pa.int64())])
+    (tmp_path / "1.csv").write_text("city,country\nlima,pe\n")
+    (tmp_path / "2.csv").write_text("city,total\nlima,1\n")
+    source = FileSource.csv(str(tmp_path), schema=schema)
+    with pytest.raises(ConfigError, match="that no file has: totl"):
+        source.check()
+    source.monitor_continuously(1_000).check()
+    (tmp_path / "3.csv").write_text("city,totl\nlima,1\n")
+    source.check()
+    assert rows(tmp_path, "city\nlima\n", WITH) == [{"city": "lima", "total": None}]
+
+
+def test_a_name_that_a_header_has_twice_is_refused_if_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("city,total,total\nlima,1,2\n")
+    with pytest.raises(BadRecord, match="the columns total more than once"):
+        FileSource.csv(str(file)).check()
+    with pytest.raises(BadRecord, match="the columns total more than once"):
+        blocks(tmp_path, file.read_text(), WITH)
+    cities = pa.schema([("city", pa.string())]).serialize().to_pybytes()
+    assert rows(tmp_path, file.read_text(), CsvFormat(schema=cities)) == [{"city": "lima"}]
+
+
+def test_text_of_another_charset_is_refused_or_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_bytes("city,total\nlima,1\nZürich,2\n".encode("latin-1"))
+    with pytest.raises(BadRecord, match="the columns city are not text in UTF-8"):
+        FileSource.csv(str(file)).check()
+    form = CsvFormat(skip=True)
+    schema = form.schema_of(Stores(), str(file))
+    assert schema is not None
+    split = FileSplit(str(file), 0, END, schema=schema.serialize().to_pybytes())
+    [block] = form.blocks(Stores(), split)
+    assert block.rows.to_pylist() == [{"city": "lima", "total": 1}]  # type: ignore[union-attr]
+    assert [bad.raw for bad in block.bad] == ["Zürich,2\n".encode("latin-1")]
 
 
 def test_a_long_file_tells_its_columns_by_its_first_whole_lines(tmp_path: Path) -> None:

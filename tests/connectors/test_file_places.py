@@ -1,16 +1,31 @@
 """The files that a source finds: in folders, by patterns, empty ones, and those that come later."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.connectors.file_jobs import SMALL, WRITERS, operator, read_all, rows, write_json
+from tests.connectors.file_jobs import (
+    SMALL,
+    WRITERS,
+    operator,
+    read_all,
+    rows,
+    write_json,
+    write_parquet,
+)
 from tests.operators.source_job import SourceJob
 from tests.operators.world import World
+from tidegate.connectors.files.enumerator import files_at
+from tidegate.connectors.files.file_sink import FileSink
 from tidegate.connectors.files.file_source import FileSource
-from tidegate.errors import ConfigError, FileMissing, RestoreRefused
+from tidegate.errors import BadRecord, ConfigError, FileMissing, RestoreRefused
 from tidegate.model.duration import Duration
 from tidegate.operators.sources.source import SourceReaderOperator
+from tidegate.storage.store import Store
+from tidegate.storage.stores import Stores
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -82,6 +97,47 @@ def test_a_pattern_chooses_files(world: World, tmp_path: Path) -> None:
     assert read_all(world, FileSource.json(f"{tmp_path}/*.json")) == [{"n": 1}]
 
 
+def test_a_pattern_looks_into_no_folder_below(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", [{"n": 1}])
+    write_json(tmp_path / "archive" / "b.json", [{"n": 2}])
+    stores = OnlyThisFolder()
+    found = [file.path for file in files_at(stores, f"{tmp_path}/*.json")]
+    assert found == [str(tmp_path / "a.json")]
+
+
+class OnlyThisFolder(Stores):
+    """Stores in which nobody may list the folders below a folder."""
+
+    def locate(self, location: str) -> tuple[Any, str]:
+        store, name = super().locate(location)
+        return Shallow(store), name
+
+
+class Shallow:
+    def __init__(self, store: Store) -> None:
+        self.info, self.list_folder, self.root = store.info, store.list_folder, store.root
+
+
+@pytest.mark.parametrize("name", ["report [1].json", "what?.json", "5*.json"])
+def test_a_file_may_be_named_like_a_pattern(world: World, tmp_path: Path, name: str) -> None:
+    write_json(tmp_path / name, [{"n": 1}])
+    write_json(tmp_path / "report 1.json", [{"n": 2}])
+    source = FileSource.json(str(tmp_path / name))
+    source.check()
+    assert read_all(world, source) == [{"n": 1}]
+
+
+def test_a_link_to_a_file_is_read_and_one_to_a_folder_is_not_followed(
+    world: World, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "elsewhere" / "a.json", [{"n": 1}])
+    write_json(tmp_path / "in" / "b.json", [{"n": 2}])
+    (tmp_path / "in" / "folder").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "in" / "c.json").symlink_to(tmp_path / "elsewhere" / "a.json")
+    assert read_all(world, FileSource.json(f"{tmp_path}/in")) == [{"n": 2}, {"n": 1}]
+    assert read_all(world, FileSource.json(f"{tmp_path}/in/folder")) == [{"n": 1}]
+
+
 def test_a_file_that_two_locations_name_is_read_once(world: World, tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", [{"n": 1}])
     write_json(tmp_path / "b.json", [{"n": 2}])
@@ -141,3 +197,32 @@ def test_an_empty_file_that_is_filled_later_is_read_then(world: World, tmp_path:
         job.step(0)
         world.pass_time(50)
     assert job.emitted == [{"n": 1}]
+
+
+def test_a_later_file_that_lacks_a_chosen_column_is_named(world: World, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "1.parquet", [{"a": 1, "b": 2}])
+    write_parquet(tmp_path / "2.parquet", [{"a": 1}])
+    source = FileSource.parquet(str(tmp_path), columns=["a", "b"])
+    source.check()
+    with pytest.raises(BadRecord, match="There are no columns b") as refused:
+        read_all(world, source)
+    assert refused.value.where == str(tmp_path / "2.parquet")
+
+
+@pytest.mark.parametrize(
+    ("make", "where", "found"),
+    [
+        (lambda: FileSink.parquet("out", compression="zsdt"), "FileSink.parquet", "'zsdt'"),
+        (lambda: FileSink.csv("out", delimiter=";;"), "FileSink.csv", "';;'"),
+        (lambda: FileSource.csv("in", delimiter="||"), "FileSource.csv", "'||'"),
+        (lambda: FileSource.csv("in", delimiter=""), "FileSource.csv", "''"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused_where_it_is_written(
+    make: Callable[[], object], where: str, found: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(found)) as refused:
+        make()
+    assert refused.value.where == where
+    for compression in ("ZSTD", "none", "snappy"):
+        assert FileSink.parquet("out", compression=compression).part_bytes

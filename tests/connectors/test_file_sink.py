@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -188,6 +188,19 @@ def test_a_part_ends_at_about_its_size(
     step.complete(1)
     assert len(visible(tmp_path)) == 2
     assert numbers(tmp_path) == list(range(50))
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_a_part_may_be_smaller_than_a_group_of_rows(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    step = Hosted(SinkOperator(replace(SINKS[kind](str(tmp_path)), part_bytes=100)), world)
+    for n in range(60):
+        step.rows({"n": n})
+    step.snapshot(1)
+    step.complete(1)
+    assert 3 <= len(visible(tmp_path)) <= 10
+    assert numbers(tmp_path) == list(range(60))
 
 
 def test_a_writer_that_is_ahead_of_the_disk_takes_no_more(
@@ -559,8 +572,12 @@ def test_an_arrow_batch_that_does_not_fit_the_schema_is_refused(
     world: World, tmp_path: Path
 ) -> None:
     schema = pa.schema([("n", pa.int32())])
-    with pytest.raises(BadRecord, match="does not fit the sink's schema"):
-        committed(world, FileSink.parquet(str(tmp_path), schema), arrow({"m": [1]}))
+    for batch, why in (
+        (arrow({"n": ["x"]}), "does not fit the sink's schema"),
+        (arrow({"n": [1], "m": [1]}), "columns that the sink's schema does not: m"),
+    ):
+        with pytest.raises(BadRecord, match=why):
+            committed(world, FileSink.parquet(str(tmp_path), schema), batch)
 
 
 def test_a_value_without_a_json_form_is_shown_with_its_row(world: World, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Files as a source: cut, read, killed and restored, and what is said of bad ones."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import math
 from collections.abc import Callable
 from datetime import date
@@ -29,9 +31,12 @@ from tests.operators.world import World
 from tests.properties import examples
 from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.file_source import FileSource
+from tidegate.connectors.files.splits import FileSplit
+from tidegate.connectors.files.text import JsonFormat
 from tidegate.errors import BadRecord, ConfigError, StorageFailed
 from tidegate.model.elements import RowBatch
 from tidegate.operators.sources.source import SourceReaderOperator
+from tidegate.storage.stores import Stores
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -223,10 +228,23 @@ def test_lines_of_text_keep_their_blank_ones(world: World, tmp_path: Path) -> No
     assert read_all(world, FileSource.text(str(tmp_path))) == ["one", "", "two é", "last"]
 
 
-def test_compressed_lines_are_read(world: World, tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "a.json.gz", "wt") as file:
-        file.write("".join(json.dumps(row) + "\n" for row in rows(0, 50)))
+@pytest.mark.parametrize(
+    ("end", "compress"),
+    [("gz", gzip.compress), ("gzip", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)],
+)
+def test_compressed_lines_are_read(
+    world: World, tmp_path: Path, end: str, compress: Callable[[bytes], bytes]
+) -> None:
+    lines = "".join(json.dumps(row) + "\n" for row in rows(0, 50)).encode()
+    file = tmp_path / f"a.json.{end}"
+    file.write_bytes(compress(lines))
     assert read_all(world, FileSource.json(str(tmp_path))) == rows(0, 50)
+    split = FileSplit(str(file), 0, 1 << 62, offset=lines.index(b"\n") + 1)
+    [block] = JsonFormat().blocks(Stores(), split)
+    assert block.rows == rows(1, 49)
+    file.write_bytes(compress(lines)[:-9])
+    with pytest.raises(BadRecord, match="file cannot be read"):
+        read_all(world, FileSource.json(str(tmp_path)))
 
 
 def test_csv_values_have_the_types_found_in_the_first_file(world: World, tmp_path: Path) -> None:

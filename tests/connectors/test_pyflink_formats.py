@@ -13,6 +13,7 @@ import pytest
 from tests.connectors.written import visible
 from tests.operators.world import Hosted, World
 from tidegate import (
+    BadRecord,
     ConfigError,
     DataStream,
     Duration,
@@ -204,7 +205,7 @@ def test_a_strict_header_names_the_columns_in_their_order(tmp_path: Path) -> Non
     builder = CsvSchema.builder().add_number_column("age").add_string_column("name")
     builder.set_use_header()
     assert read(csv_source(builder, tmp_path)) == [Row(age=7, name="a")]
-    with pytest.raises(JobFailed, match="names the columns name, age, not age, name"):
+    with pytest.raises(BadRecord, match="names the columns name, age, not age, name"):
         read(csv_source(builder.set_strict_headers(), tmp_path))
 
 

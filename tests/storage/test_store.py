@@ -85,6 +85,18 @@ def test_files_are_listed_at_any_depth_below_a_folder_in_order(store: Store) -> 
     assert {info.size for info in store.list()} == {1}
 
 
+def test_files_of_a_folder_itself_are_listed_in_order(store: Store) -> None:
+    for path in ("b/2", "b/10", "b/c/d", "a/x/y", "top"):
+        write_new(store, path, b"1")
+
+    def of(path: str) -> list[str]:
+        return [info.path for info in store.list_folder(path)]
+
+    assert of("") == ["top"]
+    assert of("b") == ["b/10", "b/2"]
+    assert of("a") == of("none") == []
+
+
 def test_deleting_what_is_not_there_is_no_error(store: Store) -> None:
     for path in ("f", "g", "h"):
         write_new(store, path, b"1")

@@ -102,7 +102,13 @@ class ArrowStore:
             return self._fs.get_file_info(self._full(path)).type == fs.FileType.Directory
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        selector = fs.FileSelector(self._full(prefix), recursive=True, allow_not_found=True)
+        return self._files(prefix, deep=True)
+
+    def list_folder(self, path: str) -> Iterator[FileInfo]:
+        return self._files(path, deep=False)
+
+    def _files(self, prefix: str, *, deep: bool) -> Iterator[FileInfo]:
+        selector = fs.FileSelector(self._full(prefix), recursive=deep, allow_not_found=True)
         with _failures("list", self._url(prefix)):
             found = self._fs.get_file_info(selector)
         files = [

@@ -160,10 +160,17 @@ class FsspecStore:
             return bool(self._fs.isdir(self._full(path)))
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        return self._files(prefix, depth=None)
+
+    def list_folder(self, path: str) -> Iterator[FileInfo]:
+        return self._files(path, depth=1)
+
+    def _files(self, prefix: str, *, depth: int | None) -> Iterator[FileInfo]:
         try:
             with self._failures("list", prefix):
                 found = cast(
-                    "dict[str, dict[str, Any]]", self._fs.find(self._full(prefix), detail=True)
+                    "dict[str, dict[str, Any]]",
+                    self._fs.find(self._full(prefix), maxdepth=depth, detail=True),
                 )
         except FileMissing:
             return iter(())

@@ -146,12 +146,18 @@ class LocalStore:
         with _failures("list", folder):
             return iter(sorted(self._walk(folder), key=lambda info: info.path))
 
-    def _walk(self, folder: Path) -> Iterator[FileInfo]:
+    def list_folder(self, path: str) -> Iterator[FileInfo]:
+        folder = self._root / path if path else self._root
+        with _failures("list", folder):
+            return iter(sorted(self._walk(folder, deep=False), key=lambda info: info.path))
+
+    def _walk(self, folder: Path, *, deep: bool = True) -> Iterator[FileInfo]:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        yield from self._walk(Path(entry.path))
+                    if entry.is_dir():
+                        if deep and not entry.is_symlink():
+                            yield from self._walk(Path(entry.path))
                     elif not (entry.name.startswith(".") and entry.name.endswith(".part")):
                         with contextlib.suppress(FileNotFoundError):
                             path = Path(entry.path).relative_to(self._root)

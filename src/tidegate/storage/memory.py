@@ -100,6 +100,10 @@ class MemoryStore:
             other.startswith(f"{folder}/") for other in everything
         )
 
+    def list_folder(self, path: str) -> Iterator[FileInfo]:
+        above = f"{path}/" if path else ""
+        return (info for info in self.list(path) if "/" not in info.path.removeprefix(above))
+
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
         folder = self._full(prefix)
         with self._world.lock:

@@ -123,7 +123,14 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """All files below a folder, at any depth, in order of their paths."""
+        """All files below a folder, at any depth, in order of their paths.
+
+        A symbolic link to a folder is neither a file nor followed.
+        """
+        ...
+
+    def list_folder(self, path: str) -> Iterator[FileInfo]:
+        """Files that are in a folder itself, in order of their paths; does not look into others."""
         ...
 
 

@@ -246,15 +246,30 @@ def _column(name: str, kind: pa.DataType | None, values: list[Any]) -> pa.Array:
     import pyarrow as pa
 
     try:
-        return pa.array(values, kind)
+        column = pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         index = _first_misfit(values, kind)
+        raise _misfit(name, values[index], index, kind, str(error)) from error
+    from tidegate.api.rows.exact import first_changed, mixes_zones  # which loads PyArrow
+
+    if (index := first_changed(values, column)) is not None:
+        raise _misfit(name, values[index], index, kind, f"{column.type} would change it")
+    if kind is None and pa.types.is_timestamp(column.type) and mixes_zones(values):
         raise BadRecord(
-            f"column '{name}' holds {shown(values[index])}, which does not fit "
-            f"{'the values before it' if kind is None else kind}: {error}",
-            where=f"row {index} of a batch",
-            remedy="Give the columns' types as a schema, or make the values of one type.",
-        ) from error
+            f"column '{name}' holds times with a zone and times without",
+            where="a batch of rows",
+            remedy="Give all a zone or none, or declare the column's type: times without are UTC.",
+        )
+    return column
+
+
+def _misfit(name: str, value: object, index: int, kind: pa.DataType | None, why: str) -> BadRecord:
+    return BadRecord(
+        f"column '{name}' holds {shown(value)}, which does not fit "
+        f"{'the values before it' if kind is None else kind}: {why}",
+        where=f"row {index} of a batch",
+        remedy="Give the columns' types as a schema, or make the values of one type.",
+    )
 
 
 def _first_misfit(values: Sequence[object], kind: pa.DataType | None) -> int:

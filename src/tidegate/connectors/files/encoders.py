@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from operator import length_hint
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.storage.store import Writer, Written
+
+_BYTES: Final = (bytes, bytearray, memoryview)
 
 
 class PartEncoder(Protocol):
@@ -93,11 +94,14 @@ class LinesEncoding:
         """Bytes of some values. Raises BadRecord with the first value that has none."""
         if self.encode is None:
             return json_lines(values)
-        rest = iter(values)
+        lines: list[Any] = []
         try:
-            return b"".join(map(self.encode, rest))
+            lines.extend(map(self.encode, values))  # what came before a failure is kept
+            return b"".join(lines)
         except Exception as error:
-            index = len(values) - 1 - length_hint(rest)
+            index = len(lines)
+            if index == len(values):
+                index = next(i for i, line in enumerate(lines) if not isinstance(line, _BYTES))
             raise BadRecord(
                 f"a row cannot be encoded: {type(error).__name__}: {error}",
                 where=f"row {index} of a batch: {shown(values[index])}",
@@ -159,7 +163,12 @@ class _Stream:
 
 
 def json_lines(values: Sequence[object]) -> bytes:
-    """Each value as a line of JSON. Raises BadRecord with the first value that has no JSON form."""
+    """Each value as a line of JSON; named tuples as objects, numbers that are not finite as null.
+
+    Raises BadRecord with the first value that has no JSON form.
+    """
+    if any(hasattr(kind, "_asdict") for kind in set(map(type, values))):
+        values = [cast("Any", row)._asdict() if hasattr(row, "_asdict") else row for row in values]
     encoder = msgspec.json.Encoder(enc_hook=_plain)
     try:
         return encoder.encode_lines(values)

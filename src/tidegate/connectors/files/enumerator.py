@@ -177,17 +177,17 @@ class FileEnumerator:
 def files_at(stores: Stores, location: str) -> Iterator[FileInfo]:
     """Files of a location: itself, those below a folder, or those that match a pattern.
 
-    Files and folders whose names begin with a dot or an underscore are left out.
+    A file of exactly that name comes before those that it matches as a pattern. Files and folders
+    whose names begin with a dot or an underscore are left out.
     """
-    if is_pattern(location):
-        store, pattern = stores.locate(location)
-        for info in store.list():
-            if "/" not in info.path and fnmatchcase(info.path, pattern) and is_visible(info.path):
-                yield FileInfo(paths.join(store.root, info.path), info.size)
-        return
     store, name = stores.locate(location)
     if (info := store.info(name)) is not None:
         yield FileInfo(location, info.size)
+        return
+    if is_pattern(location):
+        for info in store.list_folder(""):
+            if fnmatchcase(info.path, name) and is_visible(info.path):
+                yield FileInfo(paths.join(store.root, info.path), info.size)
         return
     folder = stores.open(location)
     for info in folder.list():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flinkformat.frozen import frozen
 from tidegate.connectors.files.encoders import CsvEncoding, LinesEncoding, ParquetEncoding
 from tidegate.connectors.files.parts import PartCommitter, PartNames, hidden_parts
 from tidegate.connectors.files.rolling import BucketAssigner, OutputFileConfig, RollingPolicy
 from tidegate.connectors.files.writers import Columns, Lines, PartRolling, PartWriter
+from tidegate.connectors.schemas.messages import one_char
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from tidegate.model.ids import JobId
     from tidegate.typeinfo.types import TypeInformation
 
+_COMPRESSIONS: Final = ("none", "snappy", "gzip", "brotli", "lz4", "lz4_raw", "zstd")
+
 
 @frozen
 class FileSink:
@@ -36,8 +39,9 @@ class FileSink:
 
     A part is hidden (``.….inprogress``) until the checkpoint that covers it is complete. Parts end
     with each checkpoint, and at about ``part_bytes``. Without a schema the columns' types are found
-    in the rows; where they change, a new part begins. suffix: how the names of parts end; None for
-    that of the encoding. buckets: the folders below ``folder`` that parts go to.
+    in the rows; where they change, a new part begins if the types go together. suffix: how the
+    names of parts end; None for that of the encoding. buckets: the folders below ``folder`` that
+    parts go to.
     """
 
     folder: str
@@ -56,7 +60,16 @@ class FileSink:
         prefix: str = "part",
         compression: str = "zstd",
     ) -> FileSink:
-        """A sink of Parquet files. Rows are dicts, named rows or Arrow batches."""
+        """A sink of Parquet files. Rows are dicts, named rows or Arrow batches.
+
+        compression: none, snappy, gzip, brotli, lz4 or zstd. Raises ConfigError for others.
+        """
+        if str(compression).lower() not in _COMPRESSIONS:
+            raise ConfigError(
+                f"The compression is {compression!r}, which Parquet has not",
+                where="FileSink.parquet",
+                remedy=f"Write one of {', '.join(_COMPRESSIONS)}.",
+            )
         return _made(path, ParquetEncoding(compression), schema, prefix)
 
     @staticmethod
@@ -68,8 +81,12 @@ class FileSink:
         delimiter: str = ",",
         header: bool = True,
     ) -> FileSink:
-        """A sink of CSV files. Rows are dicts, named rows or Arrow batches."""
-        return _made(path, CsvEncoding(delimiter, header), schema, prefix)
+        """A sink of CSV files. Rows are dicts, named rows or Arrow batches.
+
+        Raises ConfigError for a delimiter that is not one character.
+        """
+        separator = one_char(delimiter, "delimiter", "FileSink.csv")
+        return _made(path, CsvEncoding(separator, header), schema, prefix)
 
     @staticmethod
     def json(path: str, *, prefix: str = "part") -> FileSink:

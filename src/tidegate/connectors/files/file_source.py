@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from flinkformat.frozen import frozen
 from tidegate.api.dead_letters import checked_policy
@@ -21,6 +22,7 @@ from tidegate.connectors.files.formats import RowFormat
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
+from tidegate.connectors.schemas.messages import one_char
 from tidegate.connectors.shares import check_rate
 from tidegate.errors import ConfigError
 from tidegate.storage import paths
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from tidegate.config.spans import Span
     from tidegate.connectors.files.formats import BulkFormat, StreamFormat
     from tidegate.typeinfo.types import TypeInformation
+
+_LOOKED_AT: Final = 16
+"""Files whose headers are looked at before a job starts."""
 
 
 @frozen
@@ -78,11 +83,12 @@ class FileSource:
     ) -> FileSource:
         """A source of CSV files.
 
-        schema: of the columns to read; None finds them in the first file.
+        schema: of the columns to read; None finds them in the first file. Raises ConfigError for a
+        delimiter that is not one character.
         """
         file_format = CsvFormat(
             schema=_serialised(schema),
-            delimiter=delimiter,
+            delimiter=one_char(delimiter, "delimiter", "FileSource.csv"),
             header=header,
             newlines=newlines_in_values,
         )
@@ -195,9 +201,15 @@ class FileSource:
         stores = Stores()
         for location in self.locations:
             check_location(stores, location, watched=not self.bounded)
-        first = next(files_with_rows(stores, self.locations), None)
-        if first is not None:
-            self.file_format.check(stores, first.path)
+        files = list(islice(files_with_rows(stores, self.locations), _LOOKED_AT + 1))
+        if files:
+            self.file_format.check(stores, files[0].path)
+        csv = self.file_format
+        if isinstance(csv, RowFormat):
+            csv = csv.columns
+        # Files to come, or beyond the bound, may have what the others lack.
+        if isinstance(csv, CsvFormat) and files and self.bounded and len(files) <= _LOOKED_AT:
+            csv.check_named(stores, [file.path for file in files])
 
     def enumerator(
         self, context: EnumeratorContext[FileSplit], restored: bytes | None

@@ -278,8 +278,10 @@ class CsvReaderFormat(StreamFormat):
     """CSV as rows of a schema's type."""
 
     @staticmethod
-    def for_schema(schema: CsvSchema) -> CsvReaderFormat:
+    def for_schema(schema: CsvSchema, *, newlines_in_values: bool = False) -> CsvReaderFormat:
         """The format of files of these columns.
+
+        newlines_in_values: quoted values may hold line ends; each file is read as one part then.
 
         >>> FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), "in/").build()
         """
@@ -287,6 +289,7 @@ class CsvReaderFormat(StreamFormat):
             schema=schema_of(schema.row_type).serialize().to_pybytes(),
             delimiter=schema.separator,
             header=schema.use_header,
+            newlines=newlines_in_values,
             quote_char=schema.quote_char,
             escape_char=schema.escape_char,
             null_value=schema.null_value,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import lzma
+import re
 from contextlib import contextmanager
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import pyarrow as pa
@@ -22,7 +25,13 @@ END: Final = 2**62
 BLOCK_BYTES: Final = 256 * 1024
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_COMPRESSIONS: Final = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".xz": "xz",
+}
 
 
 def compression_of(path: str) -> str | None:
@@ -44,8 +53,8 @@ def opened_text(stores: Stores, path: str) -> Generator[BinaryIO]:
     kind = compression_of(path)
     with open_stream(store, name) as stream:
         try:
-            yield cast("BinaryIO", pa.CompressedInputStream(stream, kind)) if kind else stream
-        except (pa.ArrowException, OSError) as error:
+            yield _decompressed(stream, kind)
+        except (pa.ArrowException, OSError, EOFError, lzma.LZMAError) as error:
             raise BadRecord(
                 f"The file cannot be read: {error}",
                 where=path,
@@ -53,23 +62,67 @@ def opened_text(stores: Stores, path: str) -> Generator[BinaryIO]:
             ) from error
 
 
+def _decompressed(stream: BinaryIO, kind: str | None) -> BinaryIO:
+    match kind:
+        case None:
+            return stream
+        case "xz":  # which Arrow does not know
+            return cast("BinaryIO", lzma.LZMAFile(stream))
+        case _:
+            return cast("BinaryIO", pa.CompressedInputStream(stream, kind))
+
+
+class Quotes:
+    """Quotes around values of CSV, as PyArrow finds them. escape: it takes the next sign as it is.
+
+    A quote begins a value at the start of a field only, elsewhere it is a character like others;
+    two within a quoted value stand for one. Data begin where a row does.
+    """
+
+    def __init__(self, quote: str = '"', delimiter: str = ",", escape: str | None = None) -> None:
+        mark, field_end = re.escape(quote.encode()), re.escape(delimiter.encode())
+        self._values = re.compile(
+            rb"%b(?<![^%b\r\n]%b)[^%b]*+(?:%b%b[^%b]*+)*+(?:(%b)|\Z)"
+            % (mark, field_end, mark, mark, mark, mark, mark, mark)
+        )
+        self._escapes = (
+            None if escape is None else re.compile(re.escape(escape.encode()) + b"(?s:.)")
+        )
+
+    def blanked(self, data: bytes) -> bytes:
+        """The data with dots in place of quoted values: each line end that is left ends a row."""
+        return self._values.sub(lambda found: b"." * len(found[0]), self._unescaped(data))
+
+    def is_open(self, data: bytes) -> bool:
+        """True if a quoted value does not end."""
+        return any(found[1] is None for found in self._values.finditer(self._unescaped(data)))
+
+    def spans_lines(self, data: bytes) -> bool:
+        """True if a quoted value holds a line end, or does not end."""
+        found = self._values.finditer(self._unescaped(data))
+        return any(value[1] is None or b"\n" in value[0] for value in found)
+
+    def _unescaped(self, data: bytes) -> bytes:
+        return data if self._escapes is None else self._escapes.sub(b"..", data)
+
+
 class LineBlocks:
     """Blocks of whole lines of a part of a file.
 
-    quoted: a line end between quotes does not end a line. Such files are not cut into parts.
+    quotes: a line end in a quoted value does not end a line. Such files are not cut into parts.
     """
 
-    def __init__(self, stream: BinaryIO, path: str, *, quoted: bool = False) -> None:
+    def __init__(self, stream: BinaryIO, path: str, *, quotes: Quotes | None = None) -> None:
         self._stream = stream
         self._path = path
-        self._quoted = quoted
+        self._quotes = quotes
 
     def line_at(self, position: int) -> tuple[bytes, int]:
         """Line that begins at a byte, without its end, and the start of the next line."""
         self._skip_to(position)
         data = b""
         while (end := self._line_end(data)) < 0:
-            piece = self._stream.read(BLOCK_BYTES)
+            piece = self._stream.read(_block_bytes(len(data)) - len(data))
             if not piece:
                 return data.removeprefix(BYTE_ORDER_MARK), position + len(data)
             data += piece
@@ -107,7 +160,7 @@ class LineBlocks:
         while position < end:
             # Where a block ends depends on its start alone, not on the block before it: a reader
             # that is restored finds the same one, with the same rows and bad lines.
-            piece = self._stream.read(BLOCK_BYTES - len(rest) % BLOCK_BYTES)
+            piece = self._stream.read(_block_bytes(len(rest)) - len(rest))
             data = rest + piece
             if position + len(data) >= end:
                 cut = data.find(b"\n", max(0, end - position - 1)) + 1
@@ -124,19 +177,19 @@ class LineBlocks:
 
     def _line_end(self, data: bytes) -> int:
         """Position after the first line end; -1 if there is none."""
-        end = data.find(b"\n")
-        while self._quoted and end >= 0 and data.count(b'"', 0, end) % 2:
-            end = data.find(b"\n", end + 1)
+        end = self._blanked(data).find(b"\n")
         return end + 1 if end >= 0 else -1
 
     def _last_line_end(self, data: bytes) -> int:
         """Position after the last line end; 0 if there is none."""
-        end = data.rfind(b"\n")
-        while self._quoted and end >= 0 and data.count(b'"', 0, end) % 2:
-            end = data.rfind(b"\n", 0, end)
-        return end + 1
+        return self._blanked(data).rfind(b"\n") + 1
+
+    def _blanked(self, data: bytes) -> bytes:
+        return data if self._quotes is None else self._quotes.blanked(data)
 
     def _skip_to(self, position: int) -> None:
+        if not position:
+            return
         left = position
         if self._stream.seekable():
             left -= self._stream.seek(0, io.SEEK_END)
@@ -159,21 +212,19 @@ class LineBlocks:
             )
 
 
-def lines_of(block: bytes, *, quoted: bool = False) -> list[bytes]:
+def _block_bytes(held: int) -> int:
+    """Bytes of a block of which so many hold no whole line: twice as many, up to a bound."""
+    doubled = BLOCK_BYTES << (held // BLOCK_BYTES).bit_length()
+    return min(doubled, LINE_BYTES_MAX + BLOCK_BYTES)
+
+
+def lines_of(block: bytes, *, quotes: Quotes | None = None) -> list[bytes]:
     """Lines of a block, with their ends."""
-    *whole, last = block.split(b"\n")
-    lines = [line + b"\n" for line in whole] + ([last] if last else [])
-    if not quoted:
-        return lines
-    joined: list[bytes] = []
-    open_quote = False
-    for line in lines:
-        if open_quote:
-            joined[-1] += line
-        else:
-            joined.append(line)
-        open_quote ^= bool(line.count(b'"') % 2)
-    return joined
+    *whole, last = (block if quotes is None else quotes.blanked(block)).split(b"\n")
+    if quotes is None:
+        return [line + b"\n" for line in whole] + ([last] if last else [])
+    ends = [*accumulate((len(line) + 1 for line in whole), initial=0)]
+    return [block[start:end] for start, end in pairwise([*ends, len(block)]) if start < end]
 
 
 def line_number(stores: Stores, path: str, position: int) -> int:

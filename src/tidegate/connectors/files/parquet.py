@@ -32,14 +32,7 @@ class ParquetFormat:
 
     def check(self, stores: Stores, path: str) -> None:
         with _opened(stores, path) as file:
-            found = file.schema_arrow.names
-            missing = [name for name in self.columns or () if name not in found]
-        if missing:
-            raise ConfigError(
-                f"There are no columns {', '.join(missing)}",
-                where=path,
-                remedy=f"The file has {', '.join(found)}.",
-            )
+            self._check_columns(file, path, ConfigError)
 
     def schema_of(self, stores: Stores, path: str) -> None:
         return
@@ -53,6 +46,7 @@ class ParquetFormat:
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
         done = (split.offset or 0) + split.rows
         with _opened(stores, split.path) as file:
+            self._check_columns(file, split.path, BadRecord)
             groups, row = _groups_left(file, split, done)
             columns = None if self.columns is None else list(self.columns)
             for batch in file.iter_batches(self.block_rows, row_groups=groups, columns=columns):
@@ -61,6 +55,17 @@ class ParquetFormat:
                     kept = batch.slice(max(0, done - start))
                     ordered = kept if columns is None else kept.select(columns)
                     yield Block(max(start, done), row, ordered)
+
+    def _check_columns(
+        self, file: pq.ParquetFile, path: str, error: type[ConfigError | BadRecord]
+    ) -> None:
+        found = file.schema_arrow.names
+        if missing := [name for name in self.columns or () if name not in found]:
+            raise error(
+                f"There are no columns {', '.join(missing)}",
+                where=path,
+                remedy=f"The file has {', '.join(found)}.",
+            )
 
 
 def runs(sizes: list[int], target: float) -> list[tuple[int, int]]:

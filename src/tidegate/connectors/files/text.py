@@ -18,8 +18,10 @@ from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.rows.batches import shown
 from tidegate.connectors.files.lines import (
     BLOCK_BYTES,
+    BYTE_ORDER_MARK,
     END,
     LineBlocks,
+    Quotes,
     byte_parts,
     line_number,
     lines_of,
@@ -158,8 +160,35 @@ class CsvFormat:
                 where=path,
                 remedy="Give a schema.",
             )
-        block = _first_block(stores, path, quoted=self.newlines)
-        return _without_nulls(self._columns(block, path, skip=self.skip))
+        block = _first_block(stores, path, quotes=self._line_quotes)
+        schema = self._columns(block, path, skip=self.skip)
+        _check_once(schema.names, path)
+        odd = [field.name for field in schema if pa.types.is_binary(field.type)]
+        if odd and not self.skip:
+            raise BadRecord(
+                f"Values of the columns {', '.join(odd)} are not text in UTF-8",
+                where=path,
+                remedy="Write the file in UTF-8, or declare such columns as pa.binary() in a "
+                "schema.",
+            )
+        return _without_nulls(schema)
+
+    def check_named(self, stores: Stores, paths: Sequence[str]) -> None:
+        """Raises ConfigError if a column of the schema is in none of these files."""
+        if self.schema is None or not self.header:
+            return
+        schema = schema_from(self.schema)
+        missing = set(schema.names)
+        for path in paths:
+            lines, _ = self._first_lines(stores, path, 1)
+            missing -= set(self._names(lines[0], schema, path) if lines else schema.names)
+            if not missing:
+                return
+        raise ConfigError(
+            f"The schema has columns that no file has: {', '.join(sorted(missing))}",
+            where=", ".join(paths),
+            remedy="Write them as the header does, or leave them out.",
+        )
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes, cut only if a line end always ends a row."""
@@ -174,10 +203,10 @@ class CsvFormat:
                 return  # a file of blank lines and comments
             names = self._names(lines[0], schema, split.path)
         with opened_text(stores, split.path) as stream:
-            lines = LineBlocks(stream, split.path, quoted=self.newlines)
+            lines = LineBlocks(stream, split.path, quotes=self._line_quotes)
             found = _blocks_of(lines, split, max(split.start, first))
-            parse = self._parser(names, schema)
-            yield from _parsed(found, parse, stores, split, skip=self.skip, quoted=self.newlines)
+            parse, quotes = self._parser(names, schema), self._line_quotes
+            yield from _parsed(found, parse, stores, split, skip=self.skip, quotes=quotes)
 
     def _first_lines(self, stores: Stores, path: str, count: int) -> tuple[list[bytes], int]:
         """This many lines that are neither blank nor comments, and the position after them.
@@ -188,7 +217,7 @@ class CsvFormat:
         position = 0
         while len(lines) < count:
             with opened_text(stores, path) as stream:
-                line, end = LineBlocks(stream, path, quoted=self.newlines).line_at(position)
+                line, end = LineBlocks(stream, path, quotes=self._line_quotes).line_at(position)
             if end == position:
                 break
             position = end
@@ -210,6 +239,7 @@ class CsvFormat:
                 where=path,
                 remedy="Mend the header or the schema, or leave out set_strict_headers.",
             )
+        _check_once([name for name in names if name in schema.names], path)
         odd = sorted(set(names) ^ set(schema.names))
         if odd and self.schema is None:
             raise BadRecord(
@@ -219,7 +249,24 @@ class CsvFormat:
             )
         return names
 
+    @property
+    def _quotes(self) -> Quotes | None:
+        if self.quote_char is None:
+            return None
+        return Quotes(self.quote_char, self.delimiter, self.escape_char)
+
+    @property
+    def _line_quotes(self) -> Quotes | None:
+        """Quotes between which a line end ends no line."""
+        return self._quotes if self.newlines else None
+
     def _columns(self, block: bytes, path: str, *, skip: bool = False) -> pa.Schema:
+        if not skip and not self.newlines and self._quotes and self._quotes.spans_lines(block):
+            raise BadRecord(
+                "A quoted value goes on behind the end of its line",
+                where=path,
+                remedy="Set newlines_in_values=True, or close the quotes in the file.",
+            )
         parsing = self._parsing()
         if skip:
             parsing.invalid_row_handler = lambda _: "skip"
@@ -243,7 +290,7 @@ class CsvFormat:
         if self.null_value is not None:
             converting.null_values = [self.null_value]
             converting.strings_can_be_null = True
-        parsing = self._parsing()
+        parsing, quotes = self._parsing(), self._quotes
 
         def parse(block: bytes) -> Rows:
             if self.comments and b"#" in block:
@@ -254,6 +301,8 @@ class CsvFormat:
                 column_names=names, use_threads=False, block_size=len(block) + 1
             )
             table = pa_csv.read_csv(pa.py_buffer(block), reading, parsing, converting)
+            if quotes is not None:
+                _check_quotes(block, table.num_rows, quotes, newlines=self.newlines)
             return _one_batch(self._with_lists(table, schema))
 
         return parse
@@ -268,6 +317,30 @@ class CsvFormat:
             lists = pa.array(parts, pa.list_(pa.string())).cast(schema.field(name).type)
             table = table.set_column(index, schema.field(name), lists)
         return table
+
+
+def _check_quotes(block: bytes, rows: int, quotes: Quotes, *, newlines: bool) -> None:
+    """Refuses what PyArrow reads as it happens to be cut into blocks."""
+    if newlines:
+        if quotes.is_open(block):
+            raise pa.ArrowInvalid("a quoted value does not end: close its quotes")
+        return
+    start = block.rfind(b"\n", 0, -1) + 1
+    lines = block.count(b"\n", 0, start) + 1
+    if (rows < lines and quotes.spans_lines(block)) or quotes.is_open(block[start:]):
+        raise pa.ArrowInvalid(
+            "a quoted value goes on behind the end of its line: set newlines_in_values=True if "
+            "values hold line ends"
+        )
+
+
+def _check_once(names: Sequence[str], path: str) -> None:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise BadRecord(
+            f"The header names the columns {', '.join(twice)} more than once",
+            where=path,
+            remedy="Give each column of the file a name of its own.",
+        )
 
 
 def schema_from(data: bytes | None) -> pa.Schema:
@@ -290,11 +363,11 @@ def _parsed(
     split: FileSplit,
     *,
     skip: bool,
-    quoted: bool = False,
+    quotes: Quotes | None = None,
 ) -> Iterator[Block]:
     done = split.rows
     for offset, data in found:
-        block = _parsed_block(offset, data, parse, stores, split.path, skip=skip, quoted=quoted)
+        block = _parsed_block(offset, data, parse, stores, split.path, skip=skip, quotes=quotes)
         first, done = min(done, len(block.rows)), max(0, done - len(block.rows))
         if not first:
             yield block
@@ -310,15 +383,15 @@ def _parsed_block(
     path: str,
     *,
     skip: bool,
-    quoted: bool,
+    quotes: Quotes | None,
 ) -> Block:
     try:
         return Block(offset, offset + len(data), parse(data))
     except _UNREADABLE:
-        lines = lines_of(data, quoted=quoted)
+        lines = lines_of(data, quotes=quotes)
         good, bad = _isolated(lines, parse)
     if bad and not skip:  # a mark of UTF-8 is bad within a block alone
-        raise _bad_record(stores, path, offset, data, bad[0], quoted)
+        raise _bad_record(stores, path, offset, data, bad[0], quotes)
     begins = list(accumulate(map(len, lines), initial=offset))
     letters = [DeadLetter(f"{path}, byte {begins[i]}", why, lines[i]) for i, why in bad]
     return Block(offset, offset + len(data), _joined(good), bad=tuple(letters))
@@ -377,10 +450,10 @@ def _joined(parts: list[Rows]) -> Rows:
 
 
 def _bad_record(
-    stores: Stores, path: str, offset: int, data: bytes, bad: tuple[int, str], quoted: bool
+    stores: Stores, path: str, offset: int, data: bytes, bad: tuple[int, str], quotes: Quotes | None
 ) -> BadRecord:
     index, reason = bad
-    lines = lines_of(data, quoted=quoted)
+    lines = lines_of(data, quotes=quotes)
     before = b"".join(lines[:index]).count(b"\n")
     number = line_number(stores, path, offset) + before
     text = lines[index].decode("utf-8", "replace").rstrip("\r\n")
@@ -410,12 +483,13 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     )
 
 
-def _first_block(stores: Stores, path: str, *, quoted: bool = False) -> bytes:
+def _first_block(stores: Stores, path: str, *, quotes: Quotes | None = None) -> bytes:
     with opened_text(stores, path) as stream:
         data = stream.read(_LOOK_BYTES)
+    data = data.removeprefix(BYTE_ORDER_MARK)
     if len(data) < _LOOK_BYTES:
         return data
-    lines = lines_of(data, quoted=quoted)
+    lines = lines_of(data, quotes=quotes)
     return b"".join(lines[:-1]) or data
 
 
@@ -434,6 +508,7 @@ def _look(read: Callable[[], pa.Table], path: str) -> pa.Schema:
 
 
 def _without_nulls(schema: pa.Schema) -> pa.Schema:
-    """Treats columns without a value in the first lines as text."""
-    kinds = [pa.string() if pa.types.is_null(field.type) else field.type for field in schema]
+    """Treats columns without a value, or with odd text, in the first lines as text."""
+    odd = (pa.null(), pa.binary())
+    kinds = [pa.string() if field.type in odd else field.type for field in schema]
     return pa.schema(list(zip(schema.names, kinds, strict=True)))

@@ -96,7 +96,8 @@ class PartRolling:
         then()
         done.set_result(None)
 
-    def is_full(self, part: Part) -> bool:
+    def is_full(self, part: Part | Columns | Lines) -> bool:
+        """True if a part, or what is gathered for one, has the size of a part."""
         return part.bytes >= self._part_bytes
 
     def end(self, part: Part) -> None:
@@ -151,7 +152,8 @@ class PartWriter:
     def write(self, batch: Batch) -> Awaitable[object] | None:
         self._rolling.to_bucket_of_now(self._end_part)
         self._gathered.add(batch)
-        return self._flush() if self._gathered.is_group else None
+        full = self._gathered.is_group or self._rolling.is_full(self._gathered)
+        return self._flush() if full else None
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         # A part that went on behind the barrier could not be renamed when the checkpoint is
@@ -328,10 +330,15 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch under a declared schema. Raises BadRecord if it does not fit."""
     if batch.schema.equals(schema):
         return batch
+    remedy = f"The sink has {', '.join(map(str, schema))}.".replace("\n", " ")
+    if unknown := [name for name in batch.schema.names if name not in schema.names]:
+        raise BadRecord(
+            f"a batch has columns that the sink's schema does not: {', '.join(unknown)}",
+            remedy=remedy,
+        )
     try:
         return batch.select(schema.names).cast(schema)
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise BadRecord(
-            f"a batch does not fit the sink's schema: {error}",
-            remedy=f"The sink has {', '.join(map(str, schema))}.".replace("\n", " "),
+            f"a batch does not fit the sink's schema: {error}", remedy=remedy
         ) from error

@@ -124,7 +124,10 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class JsonSchema(SerializationSchema, DeserializationSchema):
-    """Any JSON value as Python has it, both ways: dicts, lists, texts, numbers, truth values."""
+    """Any JSON value as Python has it, both ways: dicts, lists, texts, numbers, truth values.
+
+    JSON has no NaN and no infinity: they are written as null.
+    """
 
     def serialize(self, value: Any) -> bytes | None:
         return msgspec.json.encode(value)
