@@ -218,7 +218,8 @@ class BatchJob:
         for free in calls:
             try:
                 free()
-            except Exception as error:  # Spark's, Py4J's, a store's: they have no kind in common
+            # Spark's, Py4J's, a store's, or an exit of the user's: they have no kind in common.
+            except BaseException as error:
                 log = process_log().bind(job=self._graph.name)
                 log.warning("a batch has left files of its own behind", error=str(error))
 
