@@ -1,13 +1,19 @@
-"""Ends of a batch on Spark: the user's code in its driver that exits, that hangs, and that raises."""
+"""Ends of a batch on Spark: the user's code in its driver that exits, hangs or raises."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.e2e.files import committed_files, hidden_files
+from tests.e2e.journal import Latch
+from tests.e2e.watch import until
 from tidegate import (
+    Configuration,
+    JobCanceled,
     JobFailed,
     JobStatus,
     RuntimeExecutionMode,
@@ -16,7 +22,13 @@ from tidegate import (
 )
 from tidegate.api.coordinator import CoordinatorContext
 from tidegate.api.sink import Prepared, WriterContext
+from tidegate.checkpoint.completed import CompletedCheckpoint
+from tidegate.config import execution
+from tidegate.connectors import FileSink
+from tidegate.graph.job_graph import JobGraph
+from tidegate.graph.runtime import load_runtime
 from tidegate.model.ids import JobId
+from tidegate.spark.batch.final_snapshot import FinalSavepoint, FinalSnapshot
 
 pytestmark = pytest.mark.slow
 
@@ -83,3 +95,83 @@ def test_a_clean_up_that_exits_fails_nothing(spark: SparkSession) -> None:
     client = env.execute_async("exits")
     client.get_job_execution_result().result(60)
     assert client.get_job_status().result(0) is JobStatus.FINISHED
+
+
+class CleansUpForEver(Table):
+    def __init__(self, held: Latch) -> None:
+        self.held = held
+
+    def clean_up(self, job: JobId) -> None:
+        self.held.set()
+        self.held.wait()
+
+
+class ClosesBehindItsCommit(Table):
+    """Its commit does not return, and until it does its close does not either."""
+
+    def __init__(self, held: Latch) -> None:
+        self.held = held
+
+    def commit(self, committables: Sequence[bytes]) -> None:
+        self.held.set()
+        self.held.wait()
+
+    def close(self) -> None:
+        self.held.wait()
+
+
+@pytest.mark.parametrize(
+    ("sink", "status"),
+    [
+        (CleansUpForEver, JobStatus.FINISHED),  # it has committed all
+        (ClosesBehindItsCommit, JobStatus.CANCELED),
+    ],
+)
+def test_a_batch_whose_sink_hangs_in_the_driver_can_be_cancelled(
+    spark: SparkSession, tmp_path: Path, sink: type[CleansUpForEver], status: JobStatus
+) -> None:
+    held = Latch(tmp_path / "held")
+    env = batch(spark)
+    env.from_sequence(1, 10).sink_to(sink(held))
+    client = env.execute_async("hangs")
+    until(lambda: held.is_set, "the sink hangs")
+    client.cancel().result(30)
+    assert client.get_job_status().result(0) is status and held.is_set
+    held.release()
+
+
+class SlowMetadata(FinalSavepoint):
+    held: Latch
+
+    def complete(self, *states: Any) -> None:
+        self.held.set()
+        self.held.wait()
+        super().complete(*states)
+
+
+def test_a_savepoint_that_hangs_ends_with_the_job_and_is_whole_once_it_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nobody knows whether it will be there, so nothing is deleted that it names."""
+    held = SlowMetadata.held = Latch(tmp_path / "held")
+
+    def ending(graph: JobGraph, job: JobId, before: CompletedCheckpoint | None) -> FinalSnapshot:
+        return SlowMetadata(graph, job, str(tmp_path / "savepoints"), before)
+
+    make_runtime, settings = load_runtime("spark"), Configuration()
+    settings.set(execution.RUNTIME_MODE, RuntimeExecutionMode.BATCH)
+    env = StreamExecutionEnvironment(
+        lambda configuration: make_runtime(configuration, spark=spark, ending=ending),
+        settings,
+        session=lambda _: spark,
+    )
+    out = tmp_path / "out"
+    env.from_sequence(1, 10).map(lambda n: {"n": n}).sink_to(FileSink.json(out))
+    client = env.execute_async("hangs")
+    until(lambda: held.is_set, "the metadata is written")
+    client.cancel().result(30)
+    with pytest.raises(JobCanceled):
+        client.get_job_execution_result().result(5)
+    held.release()
+    until(lambda: len(list(tmp_path.rglob("_metadata"))) == 1, "the metadata is there")
+    assert hidden_files(out) and not committed_files(out)

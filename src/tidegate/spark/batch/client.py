@@ -144,7 +144,7 @@ class BatchClient(Guiding):
         try:
             with contextlib.ExitStack() as last_first:
                 last_first.callback(self._driver.close)
-                last_first.callback(self._job.coordinators.close)
+                last_first.callback(self._job.close)
                 last_first.callback(tell_end, self.get_job_id(), summary, self._graph.settings)
                 last_first.callback(self._onlookers.shut)
                 last_first.callback(self._driver.lead.end, status)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
-from tidegate.config.log import process_log
 from tidegate.operators.sinks.sink import SinkHost, commit
 from tidegate.slot.loop.beside import DaemonThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from tidegate.errors import TidegateError
+    from tidegate.api.sink import Committer
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.ids import JobId, OperatorId
     from tidegate.operators.sinks.sink_topology import CommitterOperator
-
-_LOOK_S: Final = 0.5
-_LOOKS_UNTOLD: Final = 60
-"""After so many looks at a commit that is not done, somebody may wonder what the job waits for."""
+    from tidegate.spark.batch.watched_calls import WatchedCalls
 
 
 def clean_sinks(graph: JobGraph, job: JobId) -> None:
@@ -34,13 +31,11 @@ def clean_sinks(graph: JobGraph, job: JobId) -> None:
 
 
 def commit_all(
-    graph: JobGraph,
-    held: Mapping[OperatorId, Sequence[bytes]],
-    ended_by: Callable[[], TidegateError | None],
+    graph: JobGraph, held: Mapping[OperatorId, Sequence[bytes]], calls: WatchedCalls
 ) -> None:
     """Commits what tasks have left, one sink after another. Raises CommitFailed.
 
-    ended_by: an error if the job is to end before its time, which is then raised.
+    calls: raise what the job is to end with, if it is to end before its time.
     """
     for vertex in graph.topology.vertices:
         due = [place for place, each in enumerate(vertex.operators) if held.get(each.id)]
@@ -50,35 +45,29 @@ def commit_all(
             info = vertex.operators[place]
             if (committer := operator.committer()) is None:
                 continue
-            threads = DaemonThreads(1)
-            work = commit(
-                committer,
-                held[info.id],
-                threads.run,
-                retries=graph.settings.slot.commit_retries,
-                name=info.name,
-                of="all tasks",
-            )
-            try:
-                asyncio.run(_watched(work, ended_by, f"{graph.name}: {info.name}"))
-            finally:
-                threads.close()
-                committer.close()
+            retries = graph.settings.slot.commit_retries
+            work = partial(_commit, committer, held[info.id], info.name, retries, calls)
+            calls.run(work, f"sink '{info.name}' commits")
 
 
-async def _watched(
-    work: Coroutine[object, object, None],
-    ended_by: Callable[[], TidegateError | None],
-    whose: str,
+def _commit(
+    committer: Committer,
+    committables: Sequence[bytes],
+    name: str,
+    retries: int,
+    calls: WatchedCalls,
 ) -> None:
-    """Waits for a commit; a call that does not return keeps neither the job nor the process."""
-    task, looks = asyncio.create_task(work), 0
-    while not (await asyncio.wait((task,), timeout=_LOOK_S))[0]:
-        if (error := ended_by()) is not None:
-            task.cancel()
-            raise error
-        looks += 1
-        if looks % _LOOKS_UNTOLD == 0:
-            waited_s = round(looks * _LOOK_S)
-            process_log().warning("a sink still commits", sink=whose, seconds=waited_s)
-    await task
+    """Commits and closes the committer, also where nobody waits for that any more."""
+    threads = DaemonThreads(1)
+
+    async def run(call: Callable[[], object]) -> object:
+        calls.check()
+        return await threads.run(call)
+
+    try:
+        asyncio.run(
+            commit(committer, committables, run, retries=retries, name=name, of="all tasks")
+        )
+    finally:
+        threads.close()
+        committer.close()

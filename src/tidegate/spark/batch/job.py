@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark import StorageLevel
@@ -36,6 +37,7 @@ from tidegate.spark.batch.shuffle import (
 )
 from tidegate.spark.batch.stage import stage_function
 from tidegate.spark.batch.stage_plan import FramePartitions, Stage
+from tidegate.spark.batch.watched_calls import WatchedCalls
 from tidegate.spark.session import lost
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -68,6 +70,9 @@ _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.unionOutputPartitioning": "false",
 }
+
+_CLEAN_UP_S: Final = 10.0
+"""How long a job that was cancelled waits until what it leaves is deleted."""
 
 
 class Surroundings(Protocol):
@@ -115,7 +120,7 @@ class BatchJob:
         self._frames = FramesInPlace(graph)
         self._tag = f"tidegate-{secrets.token_hex(6)}"
         self._kept: list[DataFrame] = []
-        self._ended_by: TidegateError | None = None
+        self._calls = WatchedCalls(graph.name)
         self._start = start
         self._ending = ending
         self._shipment = shipment
@@ -137,10 +142,11 @@ class BatchJob:
     def discard(self) -> None:
         """Delete what a job that has failed has left, once its tasks have ended.
 
-        Nothing, once its output is committed or in a snapshot that is complete.
+        Nothing, once its output is committed or in a snapshot that is complete, or may become so by
+        a call that still hangs.
         """
         snapshot = self._snapshot
-        if self._commits or (snapshot is not None and snapshot.completed):
+        if self._commits or self._calls.abandoned or (snapshot is not None and snapshot.completed):
             return
         self._free(self._clean_sinks, *(() if snapshot is None else (snapshot.discard,)))
 
@@ -153,9 +159,10 @@ class BatchJob:
     def _run(self) -> list[Said]:
         try:
             if self._ending is not None:
-                self._snapshot = self._ending(self._graph, self._job, self._start.snapshot)
+                begin = partial(self._ending, self._graph, self._job, self._start.snapshot)
+                self._snapshot = self._calls.run(begin, "the folder of its snapshot")
             self._staged.write()
-            self.coordinators.start()
+            self._calls.run(self.coordinators.start, "what its sources are to read")
             said = self._collected()
         finally:
             self._free(*(frame.unpersist for frame in self._kept), self._staged.delete)
@@ -177,19 +184,19 @@ class BatchJob:
                         self.coordinators.tell(each, operator, event)
                     case Committables(operator, data):
                         held.setdefault(operator, []).extend(data)
-        if self._ended_by is not None:
-            raise self._ended_by
+        self._calls.check()
         self._around.confirm()
         if self._snapshot is not None:
             shares = [each.share for each in said if each.share is not None]
             barrier = self._snapshot.barrier
             hooks, times = self._around.hook_states(barrier), self._event_times(said)
-            coordinators = self.coordinators.snapshot(barrier.checkpoint)
-            self._snapshot.complete(shares, coordinators, hooks, times)
+            states = self.coordinators.snapshot(barrier.checkpoint)
+            complete = partial(self._snapshot.complete, shares, states, hooks, times)
+            self._calls.run(complete, "the metadata of its snapshot")
             self._around.saved(self._snapshot, shares)
         self._commits = True
         try:
-            commit_all(self._graph, held, lambda: self._ended_by)
+            commit_all(self._graph, held, self._calls)
         except CommitFailed as error:
             error.remedy = f"{error.remedy} {self._uncommitted}".lstrip()
             raise
@@ -210,6 +217,10 @@ class BatchJob:
             "there before you run the batch again. One that ends with a savepoint can go on."
         )
 
+    def close(self) -> None:
+        """Close what the driver has of the job's operators. The job is over."""
+        self._free(self.coordinators.close)
+
     def _clean_sinks(self) -> None:
         clean_sinks(self._graph, self._job)
 
@@ -217,9 +228,8 @@ class BatchJob:
         """Frees what is needed no more; what cannot be freed is left, and no failure of the job."""
         for free in calls:
             try:
-                free()
-            # Spark's, Py4J's, a store's, or an exit of the user's: they have no kind in common.
-            except BaseException as error:
+                self._calls.run(free, "what it leaves is cleaned up", grace_s=_CLEAN_UP_S)
+            except Exception as error:  # Spark's, Py4J's, a store's: they have no kind in common
                 log = process_log().bind(job=self._graph.name)
                 log.warning("a batch has left files of its own behind", error=str(error))
 
@@ -240,7 +250,7 @@ class BatchJob:
 
     def cancel(self, error: TidegateError) -> None:
         """End it before its time, with this error."""
-        self._ended_by = self._ended_by or error
+        self._calls.end(error)
         self._staged.cancel()
         self._access.cancel(self._tag)
 
@@ -256,8 +266,8 @@ class BatchJob:
                 self._frames.adopt_settings(session, but=_SETTINGS)
                 rows = self._said(session).collect()
         except Exception as error:  # Spark's, Py4J's: they have no kind in common
-            if self._ended_by is not None:
-                raise self._ended_by from None
+            if (ended_by := self._calls.ended_by) is not None:
+                raise ended_by from None
             raise lost("Spark could not run the job", str(error)) from error
         said: dict[SubtaskId, Said] = {}
         for row in rows:
