@@ -175,3 +175,62 @@ def test_a_savepoint_that_hangs_ends_with_the_job_and_is_whole_once_it_goes_on(
     held.release()
     until(lambda: len(list(tmp_path.rglob("_metadata"))) == 1, "the metadata is there")
     assert hidden_files(out) and not committed_files(out)
+
+
+class Raises(Table):
+    """Its commit raises what is no error of ours."""
+
+    def commit(self, committables: Sequence[bytes]) -> None:
+        raise LookupError("no such table")
+
+
+def test_whatever_a_committer_raises_is_told_with_its_sink_and_where_the_output_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    env = batch(spark).end_with_savepoint(tmp_path)
+    env.from_sequence(1, 10).sink_to(Raises()).name("to the table")
+    with pytest.raises(JobFailed, match="LookupError: no such table") as failed:
+        env.execute("raises")
+    [savepoint] = tmp_path.iterdir()
+    assert f"in {savepoint}: a job that starts from there commits it" in str(failed.value)
+    assert "to the table" in failed.value.where and "in commit" in str(failed.value)
+
+
+def test_who_cancels_a_batch_while_it_commits_is_told_where_the_output_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    held = Latch(tmp_path / "held")
+    env = batch(spark).end_with_savepoint(tmp_path / "savepoints")
+    env.from_sequence(1, 10).sink_to(ClosesBehindItsCommit(held))
+    client = env.execute_async("hangs")
+    until(lambda: held.is_set, "the sink commits")
+    client.cancel().result(30)
+    held.release()
+    [savepoint] = (tmp_path / "savepoints").iterdir()
+    with pytest.raises(JobCanceled, match=f"in {savepoint}: a job that starts from there"):
+        client.get_job_execution_result().result(5)
+
+
+class ClosesBadly(Table):
+    """Its close fails once it has committed."""
+
+    def __init__(self, committed: Latch) -> None:
+        self.committed = committed
+
+    def commit(self, committables: Sequence[bytes]) -> None:
+        self.committed.set()
+
+    def close(self) -> None:
+        if self.committed.is_set:
+            raise OSError("the connection is gone")
+
+
+def test_a_batch_whose_committer_cannot_be_closed_has_committed_all_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    committed = Latch(tmp_path / "committed")
+    env = batch(spark)
+    env.from_sequence(1, 10).sink_to(ClosesBadly(committed))
+    client = env.execute_async("closes badly")
+    client.get_job_execution_result().result(60)
+    assert committed.is_set and client.get_job_status().result(0) is JobStatus.FINISHED

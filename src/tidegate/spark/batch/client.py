@@ -125,9 +125,10 @@ class BatchClient(Guiding):
             driver.begin()
             driver.heard(self._job.run())
             status = JobStatus.FINISHED
-        except JobCanceled:
+        except JobCanceled as raised:
             driver.wait_for_ends()
             status, error = JobStatus.CANCELED, cancelled(self._graph.name, "").error
+            error.remedy = raised.remedy
         except BaseException as raised:  # code of the user's may leave its program
             error = as_error(raised)
             cause = error if isinstance(error, TidegateError) else as_ours(error, "the driver")

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sql
 
 from tidegate.config.log import process_log
 from tidegate.connectors.frames.frame_source import IN_PLACE
-from tidegate.errors import CommitFailed, SlotLost
+from tidegate.errors import SlotLost, TidegateError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
 from tidegate.spark.access.access import JobNames
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import MasterState
     from tidegate.api.operator import Combiner
-    from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged, SlotInvitation
     from tidegate.model.elements import Barrier
@@ -186,18 +185,19 @@ class BatchJob:
                         held.setdefault(operator, []).extend(data)
         self._calls.check()
         self._around.confirm()
+        shares = [each.share for each in said if each.share is not None]
         if self._snapshot is not None:
-            shares = [each.share for each in said if each.share is not None]
             barrier = self._snapshot.barrier
             hooks, times = self._around.hook_states(barrier), self._event_times(said)
             states = self.coordinators.snapshot(barrier.checkpoint)
             complete = partial(self._snapshot.complete, shares, states, hooks, times)
             self._calls.run(complete, "the metadata of its snapshot")
-            self._around.saved(self._snapshot, shares)
         self._commits = True
         try:
+            if self._snapshot is not None:
+                self._around.saved(self._snapshot, shares)
             commit_all(self._graph, held, self._calls)
-        except CommitFailed as error:
+        except TidegateError as error:
             error.remedy = f"{error.remedy} {self._uncommitted}".lstrip()
             raise
         return said
@@ -205,13 +205,13 @@ class BatchJob:
     @property
     def _uncommitted(self) -> str:
         """Help for who has a batch that could not commit all of its output."""
+        if self._is_of_series:
+            return "Run it again: it commits the rest."
         if self._snapshot is not None:
             return (
                 f"The rest of its output is in {self._snapshot.path}: a job that starts from there "
                 "commits it. The same batch run anew would write all of it once more."
             )
-        if self._ending is not None:
-            return "Run it again: it commits the rest."
         return (
             "A part of its output may be committed, and nothing remembers the rest: remove what is "
             "there before you run the batch again. One that ends with a savepoint can go on."
