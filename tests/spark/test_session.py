@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import ConfigError
+from tidegate.spark.access.access import tries_of
 from tidegate.spark.session import check_can_shuffle, local_master, lost, session_for
 
 
@@ -17,6 +18,17 @@ from tidegate.spark.session import check_can_shuffle, local_master, lost, sessio
 )
 def test_slots_have_a_thread_each_and_tasks_a_core(slots: int | None, master: str) -> None:
     assert local_master(slots, cores=2) == master
+
+
+@pytest.mark.parametrize(
+    ("master", "tries"),
+    [("local", 1), ("local[4]", 1), ("local[*,3]", 3), ("local-cluster[2,1,1024]", 7), ("yarn", 7)],
+)
+def test_how_often_spark_runs_a_task_is_known_from_its_master_or_its_setting(
+    master: str, tries: int
+) -> None:
+    access: Any = SimpleNamespace(master=master, setting={"spark.task.maxFailures": "7"}.get)
+    assert tries_of(access) == tries
 
 
 def test_a_jvm_that_lacks_memory_is_told_with_what_to_do() -> None:

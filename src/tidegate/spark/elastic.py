@@ -21,6 +21,7 @@ from tidegate.clock import SystemClock
 from tidegate.config import execution
 from tidegate.config.execution import BatchShuffleMode
 from tidegate.config.log import process_log
+from tidegate.config.recovery import RESTART_STRATEGY
 from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
 from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
@@ -132,6 +133,11 @@ class SparkRuntime:
             ending = self._ending
             if ending is None and (folder := self._configuration.get(execution.END_WITH_SAVEPOINT)):
                 ending = savepoint_in(folder)
+            if self._configuration.get(RESTART_STRATEGY) not in (None, "disable"):
+                process_log().bind(job=graph.name).warning(
+                    "restart-strategy.type is not heeded in a batch over Spark's shuffle: Spark "
+                    "runs a task again, spark.task.maxFailures times in all"
+                )
             place = DriverPlace(address.bind, address.announce, address.ports, access.page)
             return start_batch(graph, access, place, ending, shipment)
         security = LinkSecurity(graph.settings.links, address.bind, announce=address.announce)

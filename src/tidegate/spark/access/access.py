@@ -233,6 +233,16 @@ def cores_of(master: str) -> int | None:
     return os.cpu_count() if threads == "*" else int(threads)
 
 
+def tries_of(access: SparkAccess) -> int:
+    """How often Spark runs a task that fails, in all; on a local master its second number."""
+    master = access.master
+    if master == "local":
+        return 1
+    if master.startswith("local["):
+        return int(master.removeprefix("local[").split("]")[0].partition(",")[2] or 1)
+    return int(access.setting("spark.task.maxFailures", "4"))
+
+
 def check_cores(access: SparkAccess, slots: int) -> None:
     """Refuses at once a number of slots for which Spark would wait silently for ever."""
     cores = access.cores

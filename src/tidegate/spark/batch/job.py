@@ -21,7 +21,7 @@ from tidegate.connectors.frames.frame_source import IN_PLACE
 from tidegate.errors import SlotLost, TidegateError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
-from tidegate.spark.access.access import JobNames
+from tidegate.spark.access.access import JobNames, tries_of
 from tidegate.spark.batch.commits import clean_sinks, commit_all
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
@@ -310,6 +310,7 @@ class BatchJob:
             invitation=self._around.invitation,
             kept_for=None if self._snapshot is None else self._snapshot.job,
             only_commits=self._ending is not None and self._snapshot is None,
+            tries=tries_of(self._access),
         )
         parallelism = stage.parallelism
         if stage.inputs:
