@@ -83,6 +83,11 @@ class Surroundings(Protocol):
     @property
     def invitation(self) -> SlotInvitation | None: ...
 
+    @property
+    def ran_again(self) -> bool:
+        """Spark has run a task again, as far as tasks could tell."""
+        ...
+
     def hook_states(self, barrier: Barrier) -> tuple[MasterState, ...]:
         """The states of the master hooks for the snapshot at its end."""
         ...
@@ -133,8 +138,10 @@ class BatchJob:
     def run(self) -> list[Said]:
         """Runs all tasks and commits. Gives what they said; the first failure is raised."""
         said = self._run()
-        # Batch after batch, looking through all output would take longer with each.
-        if not self._is_of_series or any(each.again for each in said):
+        # Batch after batch, looking through all output would take longer with each. A task counts
+        # its tries anew where Spark runs its stage anew, so what the driver has seen counts too.
+        again = self._around.ran_again or any(each.again for each in said)
+        if again or not self._is_of_series:
             self._free(self._clean_sinks)
         return said
 
