@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.e2e.files import committed_files, hidden_files
+from tests.e2e.files import hidden_files
 from tests.e2e.journal import Latch
 from tests.e2e.watch import until
 from tidegate import (
@@ -62,6 +62,10 @@ class Table:
     def clean_up(self, job: JobId) -> None: ...
 
 
+def visible_files(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("*") if each.is_file() and each.name[0] not in "._"]
+
+
 class NoTable:
     """A source whose enumerator leaves the program."""
 
@@ -95,6 +99,28 @@ def test_a_clean_up_that_exits_fails_nothing(spark: SparkSession) -> None:
     client = env.execute_async("exits")
     client.get_job_execution_result().result(60)
     assert client.get_job_status().result(0) is JobStatus.FINISHED
+
+
+def test_what_a_batch_has_committed_may_be_moved_on_before_the_next_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    out, savepoint = tmp_path / "out", ""
+    for number in (1, 2):
+        env = batch(spark).end_with_savepoint(tmp_path / "savepoints")
+        if savepoint:
+            env.configure(
+                {
+                    "execution.state-recovery.path": savepoint,
+                    "execution.state-recovery.ignore-unclaimed-state": "true",
+                }
+            )
+        rows = env.from_collection([{"n": number}]).uid(f"source {number}")
+        rows.sink_to(FileSink.json(out)).uid("files")
+        savepoint = env.execute("batch after batch").get_savepoint() or ""
+        [file] = visible_files(out)
+        assert file.read_text() == f'{{"n":{number}}}\n'
+        file.unlink()
+    assert (tmp_path / "savepoints").exists() and not hidden_files(out)
 
 
 class CleansUpForEver(Table):
@@ -174,7 +200,7 @@ def test_a_savepoint_that_hangs_ends_with_the_job_and_is_whole_once_it_goes_on(
         client.get_job_execution_result().result(5)
     held.release()
     until(lambda: len(list(tmp_path.rglob("_metadata"))) == 1, "the metadata is there")
-    assert hidden_files(out) and not committed_files(out)
+    assert hidden_files(out) and not visible_files(out)
 
 
 class Raises(Table):

@@ -37,6 +37,7 @@ from tidegate.spark.batch.shuffle import (
 )
 from tidegate.spark.batch.stage import stage_function
 from tidegate.spark.batch.stage_plan import FramePartitions, Stage
+from tidegate.spark.batch.start import mark_committed
 from tidegate.spark.batch.watched_calls import WatchedCalls
 from tidegate.spark.session import lost
 from tidegate.storage import paths
@@ -207,7 +208,20 @@ class BatchJob:
         except TidegateError as error:
             error.remedy = f"{error.remedy} {self._uncommitted}".lstrip()
             raise
+        self._mark_committed()
         return said
+
+    def _mark_committed(self) -> None:
+        """Have the next batch not ask for it again; without the mark it finds what is there."""
+        if self._snapshot is None or self._is_of_series:
+            return
+        mark = partial(mark_committed, self._snapshot.path)
+        try:
+            self._calls.run(mark, "the mark that all is committed", grace_s=_CLEAN_UP_S)
+        except Exception as error:
+            log = process_log().bind(job=self._graph.name)
+            text = "the savepoint does not say that all is committed: a batch from it commits again"
+            log.warning(text, path=self._snapshot.path, error=str(error))
 
     @property
     def _uncommitted(self) -> str:
