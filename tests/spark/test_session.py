@@ -41,6 +41,16 @@ Caused by: java.lang.OutOfMemoryError: Java heap space"""
     assert "spark.driver.memory" in error.remedy
 
 
+def test_a_worker_that_dies_each_time_is_told_with_where_to_look() -> None:
+    text = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
+\torg.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+\tat org.apache.spark.api.python.BasePythonRunner.run(X.scala:7)
+Caused by: java.io.EOFException"""
+    error = lost("Spark could not run the job", text)
+    assert "the Python of a task died" in error.what and "EOF" not in error.what
+    assert "executor's log" in error.remedy
+
+
 def test_other_errors_have_no_remedy_that_is_not_theirs() -> None:
     assert not lost("Spark could not run the job", "Caused by: java.io.IOException: gone").remedy
 
