@@ -12,6 +12,7 @@ from tests.e2e.files import hidden_files
 from tests.e2e.journal import Latch
 from tests.e2e.watch import until
 from tidegate import (
+    ConfigError,
     Configuration,
     JobCanceled,
     JobFailed,
@@ -60,6 +61,13 @@ class Table:
     def close(self) -> None: ...
 
     def clean_up(self, job: JobId) -> None: ...
+
+
+def test_a_savepoint_at_the_end_needs_a_folder(spark: SparkSession) -> None:
+    env = batch(spark).end_with_savepoint("")
+    env.from_sequence(1, 10).print()
+    with pytest.raises(ConfigError, match="has no name"):
+        env.execute("nowhere")
 
 
 def visible_files(folder: Path) -> list[Path]:

@@ -130,9 +130,7 @@ class SparkRuntime:
         if leaves_machine(address.bind, address.announce):
             tell_of_plain_rpc(access, process_log().bind(job=graph.name))
         if shuffles:
-            ending = self._ending
-            if ending is None and (folder := self._configuration.get(execution.END_WITH_SAVEPOINT)):
-                ending = savepoint_in(folder)
+            ending = self._ending or self._savepoint_at_end()
             if self._configuration.get(RESTART_STRATEGY) not in (None, "disable"):
                 process_log().bind(job=graph.name).warning(
                     "restart-strategy.type is not heeded in a batch over Spark's shuffle: Spark "
@@ -147,6 +145,17 @@ class SparkRuntime:
         secret = security.secret
         rest, kept = rest_server(graph), archive(graph)
         return start_driver(graph, provider, network, secret=secret, rest=rest, archive=kept)
+
+    def _savepoint_at_end(self) -> Ending | None:
+        option = execution.END_WITH_SAVEPOINT
+        folder = self._configuration.get(option)
+        if folder is not None and not folder.strip():
+            raise ConfigError(
+                "The folder of the savepoint at the end of the batch has no name",
+                where=self._configuration.where_set(option) or option.key,
+                remedy="Name a folder, such as savepoints/, or leave the option out.",
+            )
+        return None if folder is None else savepoint_in(folder)
 
     def _address(self, access: SparkAccess, *, must: bool) -> DriverAddress:
         """Where the driver listens. must: there is no job without; a batch only tells less."""
