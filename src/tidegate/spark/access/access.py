@@ -212,7 +212,7 @@ def tell_of_plain_rpc(access: SparkAccess, log: structlog.typing.FilteringBoundL
 def refuse_settings(access: SparkAccess) -> None:
     """Raises ConfigError for settings with which Spark would double slots, or kill them."""
     for key, why in (
-        ("spark.speculation", "Spark would run a slot twice"),
+        ("spark.speculation", "Spark would run a slot, or a task of a batch, twice at once"),
         ("spark.python.worker.killOnIdleTimeout", "Spark would kill healthy slots"),
         # Which follows the one above unless the session says otherwise.
         ("spark.sql.execution.pyspark.udf.killOnIdleTimeout", "Spark would kill healthy slots"),
