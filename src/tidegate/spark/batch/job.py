@@ -177,12 +177,7 @@ class BatchJob:
             if each.failure is not None:
                 raise each.failure
         if len(said) != sum(each.parallelism for each in self._graph.topology.vertices):
-            raise SlotLost(
-                "Not each subtask had its task: a DataFrame had other partitions when Spark "
-                "computed it than when the batch was planned",
-                remedy="Run the batch again, or give the DataFrame a number of partitions with "
-                "repartition().",
-            )
+            raise _unheard(in_place=bool(self._frames.operators))
         held: dict[OperatorId, list[bytes]] = {}
         for each in said:
             for word in each.words:
@@ -285,14 +280,14 @@ class BatchJob:
                 self._access.python(),
             ):
                 self._frames.adopt_settings(session, but=_SETTINGS)
-                rows = self._said(session).collect()
+                rows = self._said(session).toArrow()  # collect() drops what Java has no room for
         except Exception as error:  # Spark's, Py4J's: they have no kind in common
             if (ended_by := self._calls.ended_by) is not None:
                 raise ended_by from None
             raise lost("Spark could not run the job", str(error)) from error
         said: dict[SubtaskId, Said] = {}
-        for row in rows:
-            hear(said, said_in(bytes(row[0])))
+        for data in rows.column(0):
+            hear(said, said_in(data.as_py()))
         return list(said.values())
 
     def _said(self, session: SparkSession) -> DataFrame:
@@ -389,6 +384,22 @@ class BatchJob:
             parts.append(part)
         rows = _united(parts).repartitionById(parallelism, "target")
         return rows.sortWithinPartitions(sql.col("time").asc_nulls_first(), PLACE).drop(PLACE)
+
+
+def _unheard(*, in_place: bool) -> SlotLost:
+    """The error where not all tasks were heard. in_place: some of them read a DataFrame."""
+    if in_place:
+        return SlotLost(
+            "Not each subtask had its task: a DataFrame had other partitions when Spark "
+            "computed it than when the batch was planned",
+            remedy="Run the batch again, or give the DataFrame a number of partitions with "
+            "repartition().",
+        )
+    return SlotLost(
+        "Spark has not handed over what each task had to say",
+        remedy="Its driver may lack memory for the results: give it more with "
+        "spark.driver.memory, or write them with a sink.",
+    )
 
 
 class StagedInputs:
