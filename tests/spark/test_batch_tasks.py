@@ -150,6 +150,16 @@ def test_a_task_whose_link_broke_runs_on(watch: TaskWatch) -> None:
     assert counted(watch) == (RUNNING, 0, 4) and not watch.quiet.is_set()
 
 
+def test_a_task_whose_stage_is_run_again_has_run_again_though_spark_counts_its_tries_anew(
+    watch: TaskWatch,
+) -> None:
+    Task(watch, 1).ends(FINISHED, 12)
+    Task(watch, 1)  # its link was broken
+    assert not watch.ran_again
+    Task(watch, 2).ends(FINISHED, 12)
+    assert watch.ran_again
+
+
 def test_few_attempts_of_a_task_are_remembered(watch: TaskWatch) -> None:
     tasks = [Task(watch, attempt) for attempt in range(3 * ATTEMPTS_MAX)]
     assert len(watch.slots()) == ATTEMPTS_MAX

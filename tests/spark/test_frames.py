@@ -108,6 +108,7 @@ def test_types_that_would_change_are_refused_by_name(spark: SparkSession) -> Non
     ("query", "problem"),
     [
         ("select 1 as a, 2 as A", "several columns named 'a'"),
+        ("select array(named_struct('b', 1, 'B', 2)) as a", "columns named 'a.element.b'"),
         ("select 1 as a, struct() as s", "'s' (struct<>: leave it out"),
     ],
 )
@@ -265,6 +266,8 @@ def test_what_cannot_become_a_frame_is_refused_early(
         numbers.to_spark(pa.schema([("d", pa.duration("s"))]), spark=spark)
     with pytest.raises(ConfigError, match="variant"):
         numbers.to_spark("v variant", spark=spark)
+    with pytest.raises(ConfigError, match="The schema has several columns named 'a'"):
+        numbers.to_spark("a bigint, A bigint")
     with pytest.raises(ConfigError, match="not a schema of Spark"):
         numbers.to_spark("v nonsense", spark=spark)
     with pytest.raises(ConfigError, match="int is not a schema"):

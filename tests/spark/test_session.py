@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import ConfigError
+from tidegate.spark.access.access import tries_of
 from tidegate.spark.session import (
     check_can_shuffle,
     gone,
@@ -26,6 +27,17 @@ def test_slots_have_a_thread_each_and_tasks_a_core(slots: int | None, master: st
     assert local_master(slots, cores=2) == master
 
 
+@pytest.mark.parametrize(
+    ("master", "tries"),
+    [("local", 1), ("local[4]", 1), ("local[*,3]", 3), ("local-cluster[2,1,1024]", 7), ("yarn", 7)],
+)
+def test_how_often_spark_runs_a_task_is_known_from_its_master_or_its_setting(
+    master: str, tries: int
+) -> None:
+    access: Any = SimpleNamespace(master=master, setting={"spark.task.maxFailures": "7"}.get)
+    assert tries_of(access) == tries
+
+
 def test_a_jvm_that_lacks_memory_is_told_with_what_to_do() -> None:
     text = """An error occurred while calling o86.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure
@@ -40,6 +52,16 @@ def test_the_end_of_a_session_is_told_as_that_and_speaks_of_memory() -> None:
     assert is_stopped("Job 3 cancelled because SparkContext was shut down")
     assert not is_stopped("Job aborted due to stage failure")
     assert "memory" in gone("Run it again.").remedy
+
+
+def test_a_worker_that_dies_each_time_is_told_with_where_to_look() -> None:
+    text = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
+\torg.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+\tat org.apache.spark.api.python.BasePythonRunner.run(X.scala:7)
+Caused by: java.io.EOFException"""
+    error = lost("Spark could not run the job", text)
+    assert "the Python of a task died" in error.what and "EOF" not in error.what
+    assert "executor's log" in error.remedy
 
 
 def test_other_errors_have_no_remedy_that_is_not_theirs() -> None:

@@ -35,7 +35,7 @@ from tidegate import (
     WatermarkStrategy,
 )
 from tidegate.connectors import CollectSink, FileSink
-from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.errors import StorageFailed, TidegateError, UserCodeFailed
 from tidegate.graph.job_graph import JobGraph
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId, VertexId
 from tidegate.spark.batch.coordinators import Coordinators
@@ -299,6 +299,32 @@ def test_tasks_behind_one_that_has_failed_do_nothing_and_hand_the_failure_on(
     failures = [each for each in said if each.failure is not None]
     assert not found
     assert [str(each.failure).count("no sevens") > 0 for each in failures] == [True]
+
+
+def of_a_store_that_is_away() -> tuple[Stage, Iterator[pa.RecordBatch]]:
+    """A step whose function cannot read, and the rows of one of its tasks."""
+
+    def reads(number: int) -> int:
+        raise StorageFailed("the store is away", where="s3://bucket")
+
+    graph = graph_of(lambda env: env.from_sequence(1, 50).map(reads))
+    coordinators = Coordinators(graph, {}, goes_on=False)
+    coordinators.start()
+    stage = stage_of(graph, graph.topology.vertices[0].id, coordinators)
+    return stage, rows_for(stage, 0, {})
+
+
+def test_a_task_that_the_world_has_failed_is_left_to_spark_while_it_tries_again() -> None:
+    stage, rows = of_a_store_that_is_away()
+    with pytest.raises(StorageFailed, match="the store is away"):
+        list(run_task(stage, 0, SparkTask(7, 0, last=False), rows))
+
+
+def test_the_last_try_of_a_task_that_the_world_has_failed_says_why() -> None:
+    stage, rows = of_a_store_that_is_away()
+    [*_, last] = run_task(stage, 0, SparkTask(7, 0), rows)
+    [said] = said_in(last["data"][-1].as_py())
+    assert isinstance(said.failure, StorageFailed) and "s3://bucket" in said.failure.where
 
 
 def on_disk(folder: Path) -> dict[str, str]:

@@ -21,6 +21,7 @@ from tidegate.clock import SystemClock
 from tidegate.config import execution
 from tidegate.config.execution import BatchShuffleMode
 from tidegate.config.log import process_log
+from tidegate.config.recovery import RESTART_STRATEGY
 from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
 from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
@@ -129,9 +130,12 @@ class SparkRuntime:
         if leaves_machine(address.bind, address.announce):
             tell_of_plain_rpc(access, process_log().bind(job=graph.name))
         if shuffles:
-            ending = self._ending
-            if ending is None and (folder := self._configuration.get(execution.END_WITH_SAVEPOINT)):
-                ending = savepoint_in(folder)
+            ending = self._ending or self._savepoint_at_end()
+            if self._configuration.get(RESTART_STRATEGY) not in (None, "disable"):
+                process_log().bind(job=graph.name).warning(
+                    "restart-strategy.type is not heeded in a batch over Spark's shuffle: Spark "
+                    "runs a task again, spark.task.maxFailures times in all"
+                )
             place = DriverPlace(address.bind, address.announce, address.ports, access.page)
             return start_batch(graph, access, place, ending, shipment)
         security = LinkSecurity(graph.settings.links, address.bind, announce=address.announce)
@@ -141,6 +145,17 @@ class SparkRuntime:
         secret = security.secret
         rest, kept = rest_server(graph), archive(graph)
         return start_driver(graph, provider, network, secret=secret, rest=rest, archive=kept)
+
+    def _savepoint_at_end(self) -> Ending | None:
+        option = execution.END_WITH_SAVEPOINT
+        folder = self._configuration.get(option)
+        if folder is not None and not folder.strip():
+            raise ConfigError(
+                "The folder of the savepoint at the end of the batch has no name",
+                where=self._configuration.where_set(option) or option.key,
+                remedy="Name a folder, such as savepoints/, or leave the option out.",
+            )
+        return None if folder is None else savepoint_in(folder)
 
     def _address(self, access: SparkAccess, *, must: bool) -> DriverAddress:
         """Where the driver listens. must: there is no job without; a batch only tells less."""

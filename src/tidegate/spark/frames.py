@@ -22,7 +22,7 @@ from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 _WRITING: Final = threading.Lock()
 """Held while settings of a session are changed; nothing stays behind in it."""
@@ -185,7 +185,8 @@ class FrameOutput:
 def declared_schema(schema: object) -> pa.Schema:
     """Converts a schema of Arrow, of Spark, or in words (``"id bigint, name string"``) to Arrow.
 
-    Raises ConfigError for anything else, and for a type that Parquet would not give back.
+    Raises ConfigError for anything else, for names that occur twice, and for a type that Parquet
+    would not give back.
     """
     if isinstance(schema, pa.Schema):
         return schema
@@ -202,6 +203,7 @@ def declared_schema(schema: object) -> pa.Schema:
             where="to_spark",
             remedy="Give a StructType, 'id bigint, name string' in words, or an Arrow schema.",
         )
+    _refuse_alike(schema, SparkSession.getActiveSession(), "The schema", "to_spark")
     _refuse(schema, "to_spark")
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema])
 
@@ -266,18 +268,40 @@ def _check(frame: DataFrame) -> None:
             where="from_spark",
             remedy="Read its input with another source (FileSource watches a folder).",
         )
-    names = frame.columns
-    if frame.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
-        names = [name.lower() for name in names]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(
-            f"The DataFrame has several columns named {', '.join(map(repr, twice))}",
-            where="from_spark",
-            remedy="Name them apart with toDF or alias.",
-        )
-    if not names:
+    if not frame.columns:
         raise ConfigError("The DataFrame has no columns", where="from_spark")
+    _refuse_alike(frame.schema, frame.sparkSession, "The DataFrame", "from_spark")
     _refuse(frame.schema, "from_spark")
+
+
+def _refuse_alike(
+    schema: spark_types.StructType, session: SparkSession | None, what: str, where: str
+) -> None:
+    """Raises ConfigError where columns, or fields of a struct, have one name for Spark."""
+    sensitive = session is not None and session.conf.get("spark.sql.caseSensitive") == "true"
+    if twice := list(_alike(schema, "", str if sensitive else str.lower)):
+        raise ConfigError(
+            f"{what} has several columns named {', '.join(map(repr, twice))}",
+            where=where,
+            remedy="Name them apart, a DataFrame's with toDF or alias.",
+        )
+
+
+def _alike(kind: spark_types.DataType, path: str, named: Callable[[str], str]) -> Iterator[str]:
+    """Names that occur twice, by path. named: a name as Spark compares it."""
+    match kind:
+        case spark_types.StructType():
+            names = [named(field.name) for field in kind]
+            yield from sorted({f"{path}{name}" for name in names if names.count(name) > 1})
+            for field in kind:
+                yield from _alike(field.dataType, f"{path}{field.name}.", named)
+        case spark_types.ArrayType():
+            yield from _alike(kind.elementType, f"{path}element.", named)
+        case spark_types.MapType():
+            yield from _alike(kind.keyType, f"{path}key.", named)
+            yield from _alike(kind.valueType, f"{path}value.", named)
+        case _:
+            pass
 
 
 def _refuse(schema: spark_types.StructType, where: str) -> None:

@@ -29,7 +29,7 @@ from tidegate.graph.runtime import load_runtime
 from tidegate.model.ids import CheckpointId, JobId
 from tidegate.spark.access.access import access_to
 from tidegate.spark.batch.final_snapshot import CheckpointSeries, only_commits
-from tidegate.spark.batch.start import COMMITTED, is_file
+from tidegate.spark.batch.start import is_file, mark_committed
 from tidegate.storage import paths
 from tidegate.storage.store import publish
 from tidegate.storage.stores import Stores
@@ -87,15 +87,13 @@ class MicroBatches:
         job = self._written_once(_JOB, secrets.token_hex(16))
         series, number = CheckpointSeries(self._directory, JobId(job)), CheckpointId(batch_id + 1)
         own = series.path(number)
-        committed = paths.join(own, COMMITTED)
-        if is_file(committed):
+        if is_file(paths.join(own, paths.COMMITTED)):
             return
         if self._is_complete(own):
             self._run(frame.limit(0), own, only_commits)
         else:
             self._run(frame, self._before(series, batch_id), series.next(number))
-        store, name = Stores().locate(committed)
-        store.open_new(name).close()
+        mark_committed(own)
 
     def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
         settings = configuration_from_outside(self._configuration)

@@ -29,6 +29,9 @@ _STOPPED: Final = (
 )
 """Spark says so too where nobody has asked for it, as when a master removes the application."""
 
+_CRASHED: Final = "Python worker exited unexpectedly"
+"""Spark says so of a worker that a signal or a call to exit has ended."""
+
 _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 MORE_MEMORY: Final = (
     "Start Spark with more memory for its JVM, which has 1 GB where nothing else is said: "
@@ -157,6 +160,12 @@ def lost(what: str, text: str) -> SlotLost:
             f"the executors' Python is another one than this: {told.partition(_VERSIONS)[2][2:]}",
             remedy="Have them run one of the same minor version: spark.pyspark.python, or "
             "PYSPARK_PYTHON in the environment of Spark Connect's server.",
+        )
+    if _CRASHED in text:
+        return SlotLost(
+            f"{what}: the Python of a task died each time Spark ran it, without a word",
+            remedy="See the executor's log: code outside of Python may have crashed it, or the "
+            "machine had no memory left and its system killed it. Then run fewer tasks at once.",
         )
     lines = [line.strip() for line in text.partition(_OF_JVM)[0].splitlines()]
     reasons = [line for line in lines if line and not line.startswith(_NO_REASONS)]

@@ -157,6 +157,8 @@ class Orphans:
     def _beside_snapshot(self, file: str, size: int, check: SnapshotCheck) -> Iterator[Finding]:
         if not check.trusted:
             return
+        if paths.name(file) == paths.COMMITTED:
+            return
         if not _is_state(file):
             yield _foreign(file)
             return

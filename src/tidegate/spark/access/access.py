@@ -212,7 +212,7 @@ def tell_of_plain_rpc(access: SparkAccess, log: structlog.typing.FilteringBoundL
 def refuse_settings(access: SparkAccess) -> None:
     """Raises ConfigError for settings with which Spark would double slots, or kill them."""
     for key, why in (
-        ("spark.speculation", "Spark would run a slot twice"),
+        ("spark.speculation", "Spark would run a slot, or a task of a batch, twice at once"),
         ("spark.python.worker.killOnIdleTimeout", "Spark would kill healthy slots"),
         # Which follows the one above unless the session says otherwise.
         ("spark.sql.execution.pyspark.udf.killOnIdleTimeout", "Spark would kill healthy slots"),
@@ -231,6 +231,16 @@ def cores_of(master: str) -> int | None:
         return 1 if master == "local" else None
     threads = master.removeprefix("local[").split("]")[0].split(",")[0]
     return os.cpu_count() if threads == "*" else int(threads)
+
+
+def tries_of(access: SparkAccess) -> int:
+    """How often Spark runs a task that fails, in all; on a local master its second number."""
+    master = access.master
+    if master == "local":
+        return 1
+    if master.startswith("local["):
+        return int(master.removeprefix("local[").split("]")[0].partition(",")[2] or 1)
+    return int(access.setting("spark.task.maxFailures", "4"))
 
 
 def check_cores(access: SparkAccess, slots: int) -> None:

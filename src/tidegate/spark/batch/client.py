@@ -14,7 +14,14 @@ from tidegate.clock import SystemClock
 from tidegate.config.threads import thread_stacks
 from tidegate.driver.client.onlookers import Onlookers
 from tidegate.driver.telling.report import summary_of, tell_end
-from tidegate.errors import ConfigError, Guiding, JobCanceled, JobFailed, TidegateError
+from tidegate.errors import (
+    ConfigError,
+    Guiding,
+    JobCanceled,
+    JobFailed,
+    TidegateError,
+    as_error,
+)
 from tidegate.jobmaster.life import cancelled, failed_for_good
 from tidegate.model.control import JobStatus
 from tidegate.rest.serve import archive, rest_server
@@ -118,11 +125,13 @@ class BatchClient(Guiding):
             driver.begin()
             driver.heard(self._job.run())
             status = JobStatus.FINISHED
-        except JobCanceled:
+        except JobCanceled as raised:
             driver.wait_for_ends()
             status, error = JobStatus.CANCELED, cancelled(self._graph.name, "").error
-        except Exception as raised:
-            cause = raised if isinstance(raised, TidegateError) else as_ours(raised, "the driver")
+            error.remedy = raised.remedy
+        except BaseException as raised:  # code of the user's may leave its program
+            error = as_error(raised)
+            cause = error if isinstance(error, TidegateError) else as_ours(error, "the driver")
             driver.failed(cause)
             status, error = JobStatus.FAILED, failed_for_good(self._graph.name, cause).error
         if error is not None:
@@ -136,7 +145,7 @@ class BatchClient(Guiding):
         try:
             with contextlib.ExitStack() as last_first:
                 last_first.callback(self._driver.close)
-                last_first.callback(self._job.coordinators.close)
+                last_first.callback(self._job.close)
                 last_first.callback(tell_end, self.get_job_id(), summary, self._graph.settings)
                 last_first.callback(self._onlookers.shut)
                 last_first.callback(self._driver.lead.end, status)

@@ -88,7 +88,7 @@ class Coordinators:
     def close(self) -> None:
         for made in self._made.values():
             # The job is over: nothing of it fails any more.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):
                 made.close()
 
     def staged(self, operator: OperatorId) -> str | None:

@@ -129,6 +129,10 @@ class BatchDriver:
     def invitation(self) -> SlotInvitation | None:
         return self._invitation
 
+    @property
+    def ran_again(self) -> bool:
+        return self.progress.watch.ran_again
+
     def hook_states(self, barrier: Barrier) -> tuple[MasterState, ...]:
         return self._calls.trigger_hooks(barrier)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark import StorageLevel
@@ -17,10 +18,10 @@ from pyspark.sql import functions as sql
 
 from tidegate.config.log import process_log
 from tidegate.connectors.frames.frame_source import IN_PLACE
-from tidegate.errors import CommitFailed, SlotLost
+from tidegate.errors import SlotLost, TidegateError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.topology import Partitioner
-from tidegate.spark.access.access import JobNames
+from tidegate.spark.access.access import JobNames, tries_of
 from tidegate.spark.batch.commits import clean_sinks, commit_all
 from tidegate.spark.batch.coordinators import Coordinators
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
@@ -36,6 +37,8 @@ from tidegate.spark.batch.shuffle import (
 )
 from tidegate.spark.batch.stage import stage_function
 from tidegate.spark.batch.stage_plan import FramePartitions, Stage
+from tidegate.spark.batch.start import mark_committed
+from tidegate.spark.batch.watched_calls import WatchedCalls
 from tidegate.spark.session import MORE_MEMORY, gone, is_stopped, lost
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -47,7 +50,6 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import MasterState
     from tidegate.api.operator import Combiner
-    from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged, SlotInvitation
     from tidegate.model.elements import Barrier
@@ -69,6 +71,9 @@ _SETTINGS: Final = {
     "spark.sql.unionOutputPartitioning": "false",
 }
 
+_CLEAN_UP_S: Final = 10.0
+"""How long a job that was cancelled waits until what it leaves is deleted."""
+
 
 class Surroundings(Protocol):
     """The driver around a batch, as its stages need it. Blocking.
@@ -78,6 +83,11 @@ class Surroundings(Protocol):
 
     @property
     def invitation(self) -> SlotInvitation | None: ...
+
+    @property
+    def ran_again(self) -> bool:
+        """Spark has run a task again, as far as tasks could tell."""
+        ...
 
     def hook_states(self, barrier: Barrier) -> tuple[MasterState, ...]:
         """The states of the master hooks for the snapshot at its end."""
@@ -115,7 +125,7 @@ class BatchJob:
         self._frames = FramesInPlace(graph)
         self._tag = f"tidegate-{secrets.token_hex(6)}"
         self._kept: list[DataFrame] = []
-        self._ended_by: TidegateError | None = None
+        self._calls = WatchedCalls(graph.name)
         self._start = start
         self._ending = ending
         self._shipment = shipment
@@ -129,18 +139,21 @@ class BatchJob:
     def run(self) -> list[Said]:
         """Runs all tasks and commits. Gives what they said; the first failure is raised."""
         said = self._run()
-        # Batch after batch, looking through all output would take longer with each.
-        if not self._is_of_series or any(each.again for each in said):
+        # Batch after batch, looking through all output would take longer with each. A task counts
+        # its tries anew where Spark runs its stage anew, so what the driver has seen counts too.
+        again = self._around.ran_again or any(each.again for each in said)
+        if again or not self._is_of_series:
             self._free(self._clean_sinks)
         return said
 
     def discard(self) -> None:
         """Delete what a job that has failed has left, once its tasks have ended.
 
-        Nothing, once its output is committed or in a snapshot that is complete.
+        Nothing, once its output is committed or in a snapshot that is complete, or may become so by
+        a call that still hangs.
         """
         snapshot = self._snapshot
-        if self._commits or (snapshot is not None and snapshot.completed):
+        if self._commits or self._calls.abandoned or (snapshot is not None and snapshot.completed):
             return
         self._free(self._clean_sinks, *(() if snapshot is None else (snapshot.discard,)))
 
@@ -153,9 +166,10 @@ class BatchJob:
     def _run(self) -> list[Said]:
         try:
             if self._ending is not None:
-                self._snapshot = self._ending(self._graph, self._job, self._start.snapshot)
+                begin = partial(self._ending, self._graph, self._job, self._start.snapshot)
+                self._snapshot = self._calls.run(begin, "the folder of its snapshot")
             self._staged.write()
-            self.coordinators.start()
+            self._calls.run(self.coordinators.start, "what its sources are to read")
             said = self._collected()
         finally:
             self._free(*(frame.unpersist for frame in self._kept), self._staged.delete)
@@ -163,12 +177,7 @@ class BatchJob:
             if each.failure is not None:
                 raise each.failure
         if len(said) != sum(each.parallelism for each in self._graph.topology.vertices):
-            raise SlotLost(
-                "Not each subtask had its task: a DataFrame had other partitions when Spark "
-                "computed it than when the batch was planned",
-                remedy="Run the batch again, or give the DataFrame a number of partitions with "
-                "repartition().",
-            )
+            raise _unheard(in_place=bool(self._frames.operators))
         held: dict[OperatorId, list[bytes]] = {}
         for each in said:
             for word in each.words:
@@ -177,38 +186,56 @@ class BatchJob:
                         self.coordinators.tell(each, operator, event)
                     case Committables(operator, data):
                         held.setdefault(operator, []).extend(data)
-        if self._ended_by is not None:
-            raise self._ended_by
+        self._calls.check()
         self._around.confirm()
+        shares = [each.share for each in said if each.share is not None]
         if self._snapshot is not None:
-            shares = [each.share for each in said if each.share is not None]
             barrier = self._snapshot.barrier
             hooks, times = self._around.hook_states(barrier), self._event_times(said)
-            coordinators = self.coordinators.snapshot(barrier.checkpoint)
-            self._snapshot.complete(shares, coordinators, hooks, times)
-            self._around.saved(self._snapshot, shares)
+            states = self.coordinators.snapshot(barrier.checkpoint)
+            complete = partial(self._snapshot.complete, shares, states, hooks, times)
+            self._calls.run(complete, "the metadata of its snapshot")
         self._commits = True
         try:
-            commit_all(self._graph, held, lambda: self._ended_by)
-        except CommitFailed as error:
+            if self._snapshot is not None:
+                self._around.saved(self._snapshot, shares)
+            commit_all(self._graph, held, self._calls)
+        except TidegateError as error:
             error.remedy = f"{error.remedy} {self._uncommitted}".lstrip()
             raise
+        self._mark_committed()
         return said
+
+    def _mark_committed(self) -> None:
+        """Have the next batch not ask for it again; without the mark it finds what is there."""
+        if self._snapshot is None or self._is_of_series:
+            return
+        mark = partial(mark_committed, self._snapshot.path)
+        try:
+            self._calls.run(mark, "the mark that all is committed", grace_s=_CLEAN_UP_S)
+        except Exception as error:
+            log = process_log().bind(job=self._graph.name)
+            text = "the savepoint does not say that all is committed: a batch from it commits again"
+            log.warning(text, path=self._snapshot.path, error=str(error))
 
     @property
     def _uncommitted(self) -> str:
         """Help for who has a batch that could not commit all of its output."""
+        if self._is_of_series:
+            return "Run it again: it commits the rest."
         if self._snapshot is not None:
             return (
                 f"The rest of its output is in {self._snapshot.path}: a job that starts from there "
                 "commits it. The same batch run anew would write all of it once more."
             )
-        if self._ending is not None:
-            return "Run it again: it commits the rest."
         return (
             "A part of its output may be committed, and nothing remembers the rest: remove what is "
             "there before you run the batch again. One that ends with a savepoint can go on."
         )
+
+    def close(self) -> None:
+        """Close what the driver has of the job's operators. The job is over."""
+        self._free(self.coordinators.close)
 
     def _clean_sinks(self) -> None:
         clean_sinks(self._graph, self._job)
@@ -217,7 +244,7 @@ class BatchJob:
         """Frees what is needed no more; what cannot be freed is left, and no failure of the job."""
         for free in calls:
             try:
-                free()
+                self._calls.run(free, "what it leaves is cleaned up", grace_s=_CLEAN_UP_S)
             except Exception as error:  # Spark's, Py4J's, a store's: they have no kind in common
                 log = process_log().bind(job=self._graph.name)
                 log.warning("a batch has left files of its own behind", error=str(error))
@@ -239,7 +266,7 @@ class BatchJob:
 
     def cancel(self, error: TidegateError) -> None:
         """End it before its time, with this error."""
-        self._ended_by = self._ended_by or error
+        self._calls.end(error)
         self._staged.cancel()
         self._access.cancel(self._tag)
 
@@ -253,16 +280,16 @@ class BatchJob:
                 self._access.python(),
             ):
                 self._frames.adopt_settings(session, but=_SETTINGS)
-                rows = self._said(session).collect()
+                rows = self._said(session).toArrow()  # collect() drops what Java has no room for
         except Exception as error:  # Spark's, Py4J's: they have no kind in common
-            if self._ended_by is not None:
-                raise self._ended_by from None
+            if (ended_by := self._calls.ended_by) is not None:
+                raise ended_by from None
             if self._access.gone(error) or is_stopped(str(error)):
                 raise gone(f"{MORE_MEMORY} Then run the batch again.") from error
             raise lost("Spark could not run the job", str(error)) from error
         said: dict[SubtaskId, Said] = {}
-        for row in rows:
-            hear(said, said_in(bytes(row[0])))
+        for data in rows.column(0):
+            hear(said, said_in(data.as_py()))
         return list(said.values())
 
     def _said(self, session: SparkSession) -> DataFrame:
@@ -302,6 +329,7 @@ class BatchJob:
             invitation=self._around.invitation,
             kept_for=None if self._snapshot is None else self._snapshot.job,
             only_commits=self._ending is not None and self._snapshot is None,
+            tries=tries_of(self._access),
         )
         parallelism = stage.parallelism
         if stage.inputs:
@@ -359,6 +387,22 @@ class BatchJob:
             parts.append(part)
         rows = _united(parts).repartitionById(parallelism, "target")
         return rows.sortWithinPartitions(sql.col("time").asc_nulls_first(), PLACE).drop(PLACE)
+
+
+def _unheard(*, in_place: bool) -> SlotLost:
+    """The error where not all tasks were heard. in_place: some of them read a DataFrame."""
+    if in_place:
+        return SlotLost(
+            "Not each subtask had its task: a DataFrame had other partitions when Spark "
+            "computed it than when the batch was planned",
+            remedy="Run the batch again, or give the DataFrame a number of partitions with "
+            "repartition().",
+        )
+    return SlotLost(
+        "Spark has not handed over what each task had to say",
+        remedy="Its driver may lack memory for the results: give it more with "
+        "spark.driver.memory, or write them with a sink.",
+    )
 
 
 class StagedInputs:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.api.functions import SnapshotContext
 from tidegate.clock import SystemClock
-from tidegate.errors import as_error
+from tidegate.errors import WorldError, as_error
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import CheckpointAcknowledged, ExecutionState
 from tidegate.model.elements import (
@@ -98,8 +98,9 @@ def stage_function(
                 batches = chain((first,), batches)
             else:
                 index = stage.frame.subtask(task.partitionId())
-            again = task.attemptNumber() > 0
-            place = SparkTask(task.taskAttemptId(), task.stageId(), again)
+            number = task.attemptNumber()
+            last = number + 1 >= stage.tries
+            place = SparkTask(task.taskAttemptId(), task.stageId(), number > 0, last)
             yield from run_task(stage, index, place, batches)
 
     return run_stage
@@ -112,7 +113,7 @@ def run_task(
     deployment = deployment_of(stage, index, place.attempt)
     began = place.began(deployment.execution)
     with telling(stage.invitation, began, deployment.task_name, SystemClock()) as told:
-        yield from StageTask(stage, deployment, told, again=place.again).run(batches)
+        yield from StageTask(stage, deployment, told, place).run(batches)
 
 
 class StageHost:
@@ -309,15 +310,12 @@ class StageHost:
 
 
 class StageTask:
-    """One subtask of a stage, from its first row to its last. telling: to the driver.
-
-    again: Spark has run this task before.
-    """
+    """One subtask of a stage, from its first row to its last. telling: to the driver."""
 
     def __init__(
-        self, stage: Stage, deployment: Deployment, telling: Telling, *, again: bool
+        self, stage: Stage, deployment: Deployment, telling: Telling, place: SparkTask
     ) -> None:
-        self._again = again
+        self._place = place
         self._stage = stage
         self._index = deployment.execution.subtask.index
         self._telling = telling
@@ -346,7 +344,10 @@ class StageTask:
     # --- the task ---
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of the next shuffle. What goes wrong in the subtask is said in them as a word."""
+        """Rows of the next shuffle. What goes wrong in the subtask is said in them as a word.
+
+        Raises a WorldError, for Spark to run the task again, where it does.
+        """
         host, is_whole = self._host, False
         try:
             yield from self._run(_from_spark(batches))
@@ -358,11 +359,16 @@ class StageTask:
             raise error.__cause__ or error from None
         except (Exception, SystemExit) as raised:
             host.failure = as_ours(as_error(raised), host.deployment.task_name)
+            if isinstance(host.failure, WorldError) and not self._place.last:
+                text = "a task has failed for a reason outside of it; Spark runs it again"
+                self._telling.log.warning(text, error=str(host.failure))
+                self._telling.ends(LastWords(ExecutionState.FAILED))
+                raise host.failure from raised
         self._telling.ends(self._last_words(is_whole=is_whole))
         if not is_whole:
             for _ in batches:  # Spark gives the rest whether or not anybody reads it
                 pass
-        told = (host.words, self._figures, host.failure, host.share, self._again)
+        told = (host.words, self._figures, host.failure, host.share, self._place.again)
         own = Said(host.deployment.execution, *told)
         self._writer.said([*self._heard.values(), own], self._readers, to_all=not is_whole)
         if self._stage.outputs and self._index == 0:

@@ -60,6 +60,7 @@ class Stage:
     batches. invitation: to the driver, for tasks to tell it what they do;
     None where it does not listen. kept_for: the job for whom state is kept that is written at the
     end; None for this one. only_commits: nothing is read, and sinks commit what was restored.
+    tries: how often Spark runs a task that fails.
     """
 
     job: JobId
@@ -81,6 +82,7 @@ class Stage:
     invitation: SlotInvitation | None = None
     kept_for: JobId | None = None
     only_commits: bool = False
+    tries: int = 1
 
     @property
     def parallelism(self) -> int:

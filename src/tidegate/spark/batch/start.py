@@ -37,13 +37,6 @@ or what is late for the one would open its window once more in the other.
 """
 
 
-COMMITTED: Final = "committed"
-"""A file beside a snapshot's metadata: all that it holds for sinks to commit has been committed.
-
-Nobody may ask for it again: files may have been moved on, and transactions forgotten.
-"""
-
-
 @dataclass(frozen=True)
 class BatchStart:
     """The state of subtasks, coordinators and hooks. snapshot: None where it starts empty.
@@ -90,7 +83,7 @@ def read_start(graph: JobGraph) -> tuple[JobGraph, BatchStart]:
     topology = graph.topology
     subtasks = assign(metadata, topology, drop_in_flight=restore.without_in_flight_of is not None)
     _check_at_rest(read, subtasks)
-    if is_file(paths.join(read.pointer, COMMITTED)):
+    if is_file(paths.join(read.pointer, paths.COMMITTED)):
         subtasks = {subtask: _without_committables(each) for subtask, each in subtasks.items()}
     log.info("a batch starts from a snapshot", path=read.pointer)
     # What was staged for one batch is no input of the next.
@@ -101,6 +94,12 @@ def read_start(graph: JobGraph) -> tuple[JobGraph, BatchStart]:
     known = cast("dict[str, int]", facts.get(EVENT_TIMES, {}))
     times = {each.id: known[each.id.hex()] for each in topology.vertices if each.id.hex() in known}
     return graph, BatchStart(read, subtasks, kept, hook_states(metadata), times)
+
+
+def mark_committed(snapshot: str) -> None:
+    """Note beside a snapshot that all is committed that it holds. Raises StorageFailed."""
+    store, name = Stores().locate(paths.join(snapshot, paths.COMMITTED))
+    store.open_new(name).close()
 
 
 def is_file(path: str) -> bool:

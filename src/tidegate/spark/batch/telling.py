@@ -69,12 +69,13 @@ UNHEARD_S: Final = 0.2
 class SparkTask:
     """The task of Spark that a subtask is in. attempt: no two tasks have the same.
 
-    again: Spark has run it before.
+    again: Spark has run it before. last: Spark does not run it again if it fails.
     """
 
     attempt: int
     stage: int
     again: bool = False
+    last: bool = True
 
     def began(self, execution: ExecutionId) -> TaskBegan:
         host, pid = socket.gethostname(), os.getpid()

@@ -131,6 +131,12 @@ class TaskWatch:
         """Spark's number of the stage that runs a vertex; None before its first task."""
         return self._stages.get(vertex)
 
+    @property
+    def ran_again(self) -> bool:
+        """True if tasks of one subtask have begun more than once."""
+        with self._lock:
+            return any(begun > 1 for begun in self._begun.values())
+
     def slots(self) -> tuple[SlotView, ...]:
         """Tasks that run now, each as the slot of its subtask."""
         now_ms = self._clock.monotonic_ms()
