@@ -36,6 +36,7 @@ from tidegate.spark.access.access import (
     tell_of_plain_rpc,
 )
 from tidegate.spark.access.asking import Question
+from tidegate.spark.access.python_files import refuse_changed_modules
 from tidegate.spark.batch.client import start_batch
 from tidegate.spark.batch.final_snapshot import savepoint_in
 from tidegate.spark.batch.listening import DriverPlace
@@ -121,8 +122,10 @@ class SparkRuntime:
         if not shuffles:
             check_cores(access, slots)
             access.keep_slots_at_signals(process_log().bind(job=graph.name))
-        if not access.one_machine:
-            for path in self._configuration.get(execution.PYTHON_FILES):
+        for path in self._configuration.get(execution.PYTHON_FILES):
+            if access.one_machine:
+                refuse_changed_modules(path, access.application)
+            else:
                 access.give_python_file(path)
         shipment = ship(access) if self._configuration.get(execution.SHIP) else None
         address = self._address(access, must=not shuffles)
