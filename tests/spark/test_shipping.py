@@ -12,6 +12,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tidegate.errors import NodeUnfit
+from tidegate.spark.session import lost
 from tidegate.spark.shipping import MADE_FOR, packed
 from tidegate.spark.unpacking import unpacked
 
@@ -100,3 +102,4 @@ def test_a_node_with_another_python_or_processor_is_named(ours: str, theirs: str
     with pytest.raises(RuntimeError, match=rf"node \S+ has Python {HERE} on ") as refused:
         next(unpacked(b"", "folder", other)(iter(())))
     assert f"has {MADE_FOR}, and the shipped packages are for {other}:" in str(refused.value)
+    assert isinstance(lost("lost", f"RuntimeError: {refused.value}"), NodeUnfit)

@@ -23,7 +23,7 @@ from tidegate.config.execution import BatchShuffleMode
 from tidegate.config.log import process_log
 from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
-from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
+from tidegate.errors import ConfigError, DriverUnreachable, NodeUnfit, SlotLost
 from tidegate.graph.runtime import refuse_savepoint_at_end
 from tidegate.model.addresses import leaves_machine
 from tidegate.rest.serve import archive, rest_server
@@ -40,7 +40,7 @@ from tidegate.spark.access.python_files import refuse_changed_modules
 from tidegate.spark.batch.client import start_batch
 from tidegate.spark.batch.final_snapshot import savepoint_in
 from tidegate.spark.batch.listening import DriverPlace
-from tidegate.spark.session import check_can_shuffle, is_final, lost, session_for
+from tidegate.spark.session import check_can_shuffle, is_gone, lost, session_for
 from tidegate.spark.shipping import Shipment, ship
 from tidegate.spark.slot_task import (
     MISPLACED,
@@ -296,7 +296,7 @@ class ElasticProvider:
             self._missed(request, gone, final=True)
         else:
             ended = lost("Spark ended the slot's task", text)
-            self._missed(request, ended, final=is_final(text))
+            self._missed(request, ended, final=isinstance(ended, NodeUnfit) or is_gone(text))
 
     def _missed(self, request: str, error: TidegateError, *, final: bool = False) -> None:
         if not self._released.is_set() and self._failed is not None:
