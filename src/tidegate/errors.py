@@ -26,6 +26,7 @@ TidegateError                     carries what, where, remedy; pickles, since it
 │  │  ├─ DriverUnreachable        a slot's process cannot connect to the driver
 │  │  └─ DriverSilent             a driver is there, and does not answer
 │  ├─ SlotLost                    a slot is gone
+│  │  └─ NodeUnfit                it never came: the node's Python does not fit
 │  ├─ SlotsMissing                the slots asked for did not come
 │  └─ CommitFailed                a sink could not commit
 ├─ LeadershipLost                 somebody else leads this job: stop acting, delete nothing
@@ -270,6 +271,10 @@ class DriverSilent(PeerLost):
 
 class SlotLost(WorldError):
     """A slot died, or its connection was lost for good."""
+
+
+class NodeUnfit(SlotLost):
+    """The Python of a slot's node, or what is installed for it, does not fit the driver's."""
 
 
 class SlotsMissing(WorldError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -12,7 +13,14 @@ import structlog
 from tests.driver.world import IdleProvider
 from tidegate.driver import links
 from tidegate.driver.links import SlotLinks
-from tidegate.errors import ConfigError, DriverUnreachable, PeerLost, SlotLost, TidegateError
+from tidegate.errors import (
+    ConfigError,
+    DriverUnreachable,
+    NodeUnfit,
+    PeerLost,
+    SlotLost,
+    TidegateError,
+)
 from tidegate.jobmaster.events import CancelRequested, JobEvent, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
     Logged,
@@ -136,7 +144,7 @@ def test_the_end_of_a_slots_process_is_news_unless_the_slot_had_come() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("kind", [DriverUnreachable, ConfigError])
+@pytest.mark.parametrize("kind", [DriverUnreachable, NodeUnfit, ConfigError])
 def test_what_is_wrong_with_a_node_is_final_until_a_slot_has_come(
     kind: type[TidegateError],
 ) -> None:
@@ -182,6 +190,32 @@ def test_a_slot_of_other_versions_is_told_so_in_a_sentence_and_cut_off(
         (refused,) = caller.heard
         assert isinstance(refused, Refused) and expected in refused.reason
         assert len(caller.ended) == 1
+
+    run(test)
+
+
+def test_a_slot_of_other_versions_is_about_one_node_once_another_slot_has_come() -> None:
+    async def test(world: World) -> None:
+        await world.offered()
+        caller = await world.dial("slot-2")
+        caller.say(replace(offer(tidegate="0.0.1"), slot=SlotId("slot-2"), request="request-2"))
+        await settle()
+        _, failed = world.posted
+        assert isinstance(failed, SlotRequestFailed) and not failed.final
+        assert "runs other versions" in str(failed.error)
+        assert isinstance(caller.heard[0], Refused) and len(caller.ended) == 1
+
+    run(test)
+
+
+def test_slots_of_other_versions_are_no_slots_that_have_come() -> None:
+    async def test(world: World) -> None:
+        for name in SLOT, SlotId("slot-2"):
+            caller = await world.dial(name)
+            caller.say(replace(offer(tidegate="0.0.1"), slot=name, request=name))
+        await settle()
+        assert all(isinstance(each, SlotRequestFailed) and each.final for each in world.posted)
+        assert len(world.posted) == 2
 
     run(test)
 

@@ -32,6 +32,7 @@ from tidegate import (
     JobFailed,
     JobStatus,
     JobSuspended,
+    MicroBatches,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
@@ -245,6 +246,18 @@ def micro_batches_go_on_from_each_other(spark: SparkSession, folder: Path) -> No
         run_query(spark, folder, program)
     run_query(spark, folder, program, parallelism=3)
     check_found(program, 3)
+
+
+@check
+def micro_batches_refuse_a_relative_folder(spark: SparkSession, folder: Path) -> None:
+    write_batch(folder / "in", 0)
+    os.chdir(folder)
+    stream = spark.readStream.schema("number bigint").parquet(str(folder / "in"))
+    writer = stream.writeStream.foreachBatch(MicroBatches(Program(folder), "state"))
+    writer = writer.option("checkpointLocation", str(folder / "spark")).trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException, match="The folder of the state is relative"):
+        writer.start().awaitTermination(100)
+    assert not (folder / "state").exists()
 
 
 if __name__ == "__main__":

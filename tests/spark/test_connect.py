@@ -69,6 +69,7 @@ def test_streams_and_batches_hold_what_they_hold_in_a_classic_session(
         "tasks_import_files_that_a_program_brings",
         "a_stopped_session_is_refused",
         "micro_batches_go_on_from_each_other",
+        "micro_batches_refuse_a_relative_folder",
     ],
 )
 def test_what_goes_with_jobs_works(name: str, server: ConnectServer, tmp_path: Path) -> None:

@@ -50,6 +50,13 @@ def test_settings_that_a_host_keeps_to_itself_are_as_by_default() -> None:
     assert access.cores is None and access.setting("spark.task.cpus", "1") == "1"
 
 
+@pytest.mark.parametrize(("master", "cores"), [("local[*]", None), ("local[4]", 4)])
+def test_cores_of_a_servers_machine_are_not_taken_to_be_ours(
+    master: str, cores: int | None
+) -> None:
+    assert ConnectAccess(session(**{"spark.master": master})).cores == cores
+
+
 def test_settings_that_a_host_refuses_leave_none_of_the_others_changed() -> None:
     settings = {"kept": "before"}
 

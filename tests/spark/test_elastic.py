@@ -11,7 +11,7 @@ import pyspark
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from tidegate.errors import SlotLost
+from tidegate.errors import NodeUnfit, SlotLost, TidegateError
 from tidegate.model.control import SlotInvitation
 from tidegate.model.settings import LinkSettings
 from tidegate.spark.access.asking import within_limit
@@ -22,7 +22,6 @@ from tidegate.transport.security import LinkSecurity
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.errors import TidegateError
 
 REFUSED = ConnectionRefusedError(111, "Connection refused")
 NO_ANSWER = Py4JNetworkError("An error occurred while trying to connect to the Java server")
@@ -113,6 +112,22 @@ def test_other_errors_of_spark_are_no_end_of_the_job() -> None:
     provider.ask()
     ((error, final),) = provider.failed
     assert "no such thing" in error.what and not final
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("ModuleNotFoundError: No module named 'tidegate'", NodeUnfit),
+        ("[INVALID_HANDLE.SESSION_CLOSED] the handle is invalid", SlotLost),
+    ],
+)
+def test_what_the_next_task_would_end_with_too_is_the_end_of_the_wait(
+    text: str, kind: type[TidegateError]
+) -> None:
+    provider = Provider(fail(RuntimeError(text)))
+    provider.ask()
+    ((error, final),) = provider.failed
+    assert type(error) is kind and final
 
 
 @pytest.mark.parametrize(

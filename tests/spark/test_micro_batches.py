@@ -1,5 +1,6 @@
 """A program under Structured Streaming: micro-batches go on from each other, each result once."""
 
+import pickle
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
@@ -24,6 +26,7 @@ from tests.spark.micro_programs import (
 )
 from tidegate import ConfigError, DataStream, MicroBatches, StreamExecutionEnvironment
 from tidegate.connectors import FileSink
+from tidegate.datastream.process.outside import SETTINGS_VARIABLE
 from tidegate.snapshots.folders import files_of, read_snapshot
 
 pytestmark = pytest.mark.slow
@@ -115,6 +118,20 @@ def test_a_micro_batch_without_the_state_before_it_is_refused(
     batches = MicroBatches(Program(tmp_path), tmp_path / "state")
     with pytest.raises(ConfigError, match="no state of micro-batch 6, so 7 cannot go on"):
         batches(spark.range(3).withColumnRenamed("id", "number"), 7)
+
+
+def test_micro_batches_have_the_settings_of_the_process_that_has_made_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program(env: StreamExecutionEnvironment, rows: DataStream[Any]) -> None:
+        raise ValueError(f"seen: {env.get_parallelism()}")
+
+    monkeypatch.setenv(SETTINGS_VARIABLE, '{"parallelism.default": "7"}')
+    sent = cloudpickle.dumps(MicroBatches(program, tmp_path / "state"))
+    monkeypatch.delenv(SETTINGS_VARIABLE)
+    batches = pickle.loads(sent)  # as the server of Spark Connect does
+    with pytest.raises(ValueError, match="seen: 7"):
+        batches(spark.range(3).withColumnRenamed("id", "number"), 0)
 
 
 def test_a_master_hook_hears_the_numbers_of_the_checkpoints(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tidegate import ConfigError, StreamExecutionEnvironment
 from tidegate.spark.access.classic import ClassicAccess
 
 pytestmark = pytest.mark.slow
@@ -37,3 +38,23 @@ def test_executors_import_modules_folders_and_wheels(spark: SparkSession, tmp_pa
 
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(answer, "answer long").collect()
     assert row["answer"] == 142
+
+
+def test_a_module_that_changes_between_two_jobs_on_one_machine_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    module = tmp_path / "changing_module.py"
+    env = StreamExecutionEnvironment.on_spark(spark, 1)
+
+    def answer(number: int) -> int:
+        import changing_module  # pyright: ignore[reportMissingImports]
+
+        return number + int(changing_module.answer)
+
+    module.write_text("answer = 40")
+    env.add_python_file(str(module))
+    with env.from_sequence(1, 1).map(answer).execute_and_collect() as found:
+        assert list(found) == [41]
+    module.write_text("answer = 50")
+    with pytest.raises(ConfigError, match=r"changing_module\.py has changed since a job"):
+        env.from_sequence(1, 1).map(answer).execute_and_collect()

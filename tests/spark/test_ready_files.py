@@ -12,7 +12,7 @@ from pyspark import SparkFiles
 
 from tidegate import ConfigError
 from tidegate.spark.access.classic import ClassicAccess
-from tidegate.spark.access.python_files import ready
+from tidegate.spark.access.python_files import ready, refuse_changed_modules
 
 
 @pytest.fixture
@@ -81,6 +81,41 @@ def test_what_has_changed_needs_a_new_session(name: str, tmp_path: Path, made: P
         ready(str(path), made, application)
     assert "needs a new session" in refused.value.remedy
     assert ready(str(path), made, object()).exists()
+
+
+def test_data_of_a_package_are_read_with_its_modules_and_loose_files_are_not(
+    tmp_path: Path, made: Path
+) -> None:
+    application, folder = object(), helpers(tmp_path)
+    (folder / "ready_package" / "rules").mkdir()
+    inside, beside = folder / "ready_package" / "rules" / "rule.txt", folder / "output.csv"
+    for file in inside, beside:
+        file.write_text("one")
+    ready(str(folder), made, application)
+    beside.write_text("two")
+    ready(str(folder), made, application)
+    inside.write_text("two")
+    with pytest.raises(ConfigError, match=r"rule\.txt has changed since"):
+        ready(str(folder), made, application)
+
+
+@pytest.mark.parametrize("name", ["ready_module.py", "ready_archive.zip", "helpers"])
+def test_modules_that_workers_import_where_they_are_stay_as_they_were(
+    name: str, tmp_path: Path
+) -> None:
+    path = helpers(tmp_path) if name == "helpers" else tmp_path / name
+    changed = path / "ready_package" / "__init__.py" if path.is_dir() else path
+    application = object()
+    (tmp_path / "helpers" / ".#lock.py").parent.mkdir(exist_ok=True)
+    (tmp_path / "helpers" / ".#lock.py").symlink_to("nobody@nowhere.1")
+    for data in "one", "two":
+        changed.write_text("answer = 1")
+        (changed.parent / "data.txt").write_text(data)
+        refuse_changed_modules(str(path), application)
+    changed.write_text("answer = 2")
+    with pytest.raises(ConfigError, match=rf"{changed.name} has changed since"):
+        refuse_changed_modules(str(path), application)
+    refuse_changed_modules(str(path), object())
 
 
 def test_a_module_goes_as_it_is(tmp_path: Path, made: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import ConfigError
+from tidegate.errors import NodeUnfit
 from tidegate.spark.access.access import tries_of
 from tidegate.spark.session import (
     check_can_shuffle,
@@ -66,6 +67,55 @@ Caused by: java.io.EOFException"""
 
 def test_other_errors_have_no_remedy_that_is_not_theirs() -> None:
     assert not lost("Spark could not run the job", "Caused by: java.io.IOException: gone").remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "remedy"),
+    [
+        ("ModuleNotFoundError: No module named 'tidegate'", "has no tidegate", "--ship"),
+        (
+            "ModuleNotFoundError: No module named 'tidegate.slot.process'",
+            "tidegate in another version than this: No module named 'tidegate.slot.process'",
+            "Install the driver's version",
+        ),
+        (
+            "ImportError: cannot import name 'SlotTask' from 'tidegate.spark.slot_task' (/x.py)",
+            "cannot import name 'SlotTask' from 'tidegate.spark.slot_task'",
+            "Install the driver's version",
+        ),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9",
+            "the executors' Python is another one than this",
+            "minor version",
+        ),
+        (
+            "RuntimeError: node n1 has Python 3.11, and the shipped packages are for Python 3.12: "
+            "set spark.pyspark.python",
+            "node n1 has Python 3.11, and the shipped packages are for Python 3.12: set",
+            "",
+        ),
+        (
+            "ImportError: libc.so.6: version `GLIBC_2.34' not found (required by loop.so)",
+            "C library is older than what a package needs: ImportError: libc.so.6",
+            "spark.archives",
+        ),
+    ],
+)
+def test_a_node_whose_python_does_not_fit_is_told_from_a_lost_slot(
+    text: str, what: str, remedy: str
+) -> None:
+    job = f"Job aborted due to stage failure:\n  {text}\n\tat x.Y\nJVM stacktrace:\nother"
+    error = lost("Spark ended the slot's task", job)
+    assert isinstance(error, NodeUnfit)
+    assert what in error.what and remedy in error.remedy
+
+
+@pytest.mark.parametrize(
+    "text", ["ModuleNotFoundError: No module named 'tidegates'", "ImportError: other"]
+)
+def test_an_error_of_other_modules_is_a_lost_slot(text: str) -> None:
+    error = lost("Spark ended the slot's task", text)
+    assert not isinstance(error, NodeUnfit) and text in error.what
 
 
 def test_a_pyspark_that_cannot_shuffle_to_chosen_tasks_is_told(

@@ -8,11 +8,15 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyspark
 import pytest
 
-from tidegate.spark.shipping import MADE_FOR, packed
+from tidegate.errors import ConfigError, NodeUnfit
+from tidegate.spark.session import lost
+from tidegate.spark.shipping import MADE_FOR, packed, ship
 from tidegate.spark.unpacking import unpacked
 
 END_S = 200.0
@@ -77,6 +81,34 @@ def test_an_archive_is_made_once_for_what_is_installed_and_old_ones_go(tmp_path:
     assert sorted(tmp_path.iterdir()) == sorted((old, own, first))
 
 
+@pytest.mark.parametrize(
+    ("variable", "told"), [("HOME", "below ~/.cache"), ("XDG_CACHE_HOME", "below /")]
+)
+def test_a_cache_that_cannot_be_written_is_named(
+    variable: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(variable, str(tmp_path / "file"))
+    check_cache_is_named(told)
+
+
+def test_a_user_without_a_home_is_told_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", nowhere)
+    check_cache_is_named("Could not determine home directory")
+
+
+def check_cache_is_named(told: str) -> None:
+    access: Any = SimpleNamespace(application=object())
+    with pytest.raises(ConfigError, match="the packages to be shipped cannot be") as refused:
+        ship(access)
+    assert told in refused.value.what and "XDG_CACHE_HOME" in refused.value.remedy
+
+
 def test_jobs_that_pack_at_once_do_not_write_into_one_file(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(packed, [tmp_path, tmp_path])
@@ -100,3 +132,4 @@ def test_a_node_with_another_python_or_processor_is_named(ours: str, theirs: str
     with pytest.raises(RuntimeError, match=rf"node \S+ has Python {HERE} on ") as refused:
         next(unpacked(b"", "folder", other)(iter(())))
     assert f"has {MADE_FOR}, and the shipped packages are for {other}:" in str(refused.value)
+    assert isinstance(lost("lost", f"RuntimeError: {refused.value}"), NodeUnfit)

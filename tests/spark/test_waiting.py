@@ -62,6 +62,21 @@ def test_cores_of_a_cluster_are_those_of_its_executors_where_they_are_set(
     assert ClassicAccess(session).cores_of_executors(3) == cores
 
 
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local[*]", 3), ("local[*,4]", 3), ("local[7,4]", 7), ("local", 1), ("yarn", None)],
+)
+def test_all_cores_of_a_local_master_are_those_that_its_jvm_sees(
+    master: str, cores: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 64)  # as beside a JVM that is pinned to a few
+    runtime = SimpleNamespace(availableProcessors=lambda: 3)
+    lang = SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime))
+    jvm = SimpleNamespace(java=SimpleNamespace(lang=lang))
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master, _jvm=jvm))
+    assert ClassicAccess(session).cores == cores
+
+
 @contextmanager
 def running(spark: SparkSession, end: Path, *, tag: str | None) -> Generator[None]:
     """A Spark job with one task, which runs until the block is left."""

@@ -35,6 +35,16 @@ def test_a_relative_path_is_taken_from_the_current_folder() -> None:
     assert paths.absolute("checkpoints") == str(Path.cwd() / "checkpoints")
 
 
+@pytest.mark.parametrize("place", ["state", "./state", "file:state"])
+def test_a_path_without_a_root_is_relative(place: str) -> None:
+    assert paths.is_relative(place)
+
+
+@pytest.mark.parametrize("place", ["/state", "file:///state", "s3://bucket/state", "memory:x"])
+def test_paths_from_the_root_and_urls_are_not_relative(place: str) -> None:
+    assert not paths.is_relative(place)
+
+
 def test_places_are_put_together_and_taken_apart() -> None:
     assert paths.join("/a/", "b", "c") == "/a/b/c"
     assert paths.join("memory:", "b") == "memory:/b"

@@ -93,6 +93,16 @@ def test_the_one_that_is_dialled_learns_the_other_ones_name(network: Network) ->
     run(work())
 
 
+@pytest.mark.parametrize("announce", ["127.0.0.1", "::1"])
+def test_all_addresses_of_ipv6_are_those_of_ipv4_too(announce: str) -> None:
+    async def work() -> None:
+        network = TcpNetwork(secret=SECRET, host="::", announce=announce)
+        async with linked(network) as (_, _, there, _):
+            assert there.peer == "slot-1"
+
+    run(work())
+
+
 def test_a_frame_of_many_megabytes_arrives(network: Network) -> None:
     async def work() -> None:
         async with linked(network) as (here, _, _, theirs):

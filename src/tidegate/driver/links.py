@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from tidegate.errors import (
     ConfigError,
     DriverUnreachable,
+    NodeUnfit,
     PeerLost,
     SlotLost,
     StorageFailed,
@@ -71,13 +72,12 @@ class GoneSlots:
         self._requests: dict[SlotId, str] = {}
         self._ends: dict[str, str] = {}
         self._waiting: dict[str, tuple[SlotId, PeerLost]] = {}
+        self.any_came = False
 
-    def offered(self, slot: SlotId, request: str) -> None:
+    def offered(self, slot: SlotId, request: str, *, fits: bool) -> None:
+        """A slot has offered itself. fits: it comes; else it is refused."""
         self._requests[slot] = request
-
-    @property
-    def any_offered(self) -> bool:
-        return bool(self._requests)
+        self.any_came = self.any_came or fits
 
     def has_offered(self, request: str) -> bool:
         return request in self._requests.values()
@@ -204,20 +204,20 @@ class SlotLinks:
             self.gone.process_ended(request, error.what)
             return
         # Once a slot has come, it is about one node, or the network for a while.
-        of_node = isinstance(error, DriverUnreachable | ConfigError)
-        final = final and not (of_node and self.gone.any_offered)
+        of_node = isinstance(error, DriverUnreachable | NodeUnfit | ConfigError)
+        final = final and not (of_node and self.gone.any_came)
         self._post(SlotRequestFailed(error, final))
 
     # --- for the handlers ---
 
     def offered(self, offer: Offer, wire: Wire) -> None:
-        self.gone.offered(offer.slot, offer.request)
         mismatch = _mismatch(offer, self._versions)
+        self.gone.offered(offer.slot, offer.request, fits=mismatch is None)
         self._wires[offer.slot] = wire
         if mismatch is not None:
             self.send(offer.slot, Refused(mismatch.what))
             self.drop(offer.slot)
-            self._post(SlotRequestFailed(mismatch, final=True))
+            self._post(SlotRequestFailed(mismatch, final=not self.gone.any_came))
             return
         self.read_backs.came(offer.slot, offer.host)
         self._log.info("slot offered itself", slot=offer.slot, host=offer.host, pid=offer.pid)
@@ -297,7 +297,7 @@ class _SlotHandler:
             self._links.gone.broke(self._slot, error)
 
 
-def _mismatch(offer: Offer, ours: Mapping[str, str]) -> SlotLost | None:
+def _mismatch(offer: Offer, ours: Mapping[str, str]) -> NodeUnfit | None:
     """Differences between a slot's versions and ours, which must agree for the wire."""
     differing = [
         f"{name} {offer.versions.get(name, 'missing')} there, {ours[name]} here"
@@ -306,7 +306,7 @@ def _mismatch(offer: Offer, ours: Mapping[str, str]) -> SlotLost | None:
     ]
     if not differing:
         return None
-    return SlotLost(
+    return NodeUnfit(
         f"a slot on {offer.host} runs other versions: {'; '.join(differing)}",
         where=f"slot {offer.slot}",
         remedy="Give the executors the driver's Python and packages, for instance by "

@@ -24,7 +24,7 @@ from tidegate.config.log import process_log
 from tidegate.config.recovery import RESTART_STRATEGY
 from tidegate.driver.address import LOCALHOST, DriverAddress, told_address
 from tidegate.driver.thread import start_driver
-from tidegate.errors import ConfigError, DriverUnreachable, SlotLost
+from tidegate.errors import ConfigError, DriverUnreachable, NodeUnfit, SlotLost
 from tidegate.graph.runtime import refuse_savepoint_at_end
 from tidegate.model.addresses import leaves_machine
 from tidegate.rest.serve import archive, rest_server
@@ -37,13 +37,14 @@ from tidegate.spark.access.access import (
     tell_of_plain_rpc,
 )
 from tidegate.spark.access.asking import Question
+from tidegate.spark.access.python_files import refuse_changed_modules
 from tidegate.spark.batch.client import start_batch
 from tidegate.spark.batch.final_snapshot import savepoint_in
 from tidegate.spark.batch.listening import DriverPlace
 from tidegate.spark.session import (
     check_can_shuffle,
     gone,
-    is_final,
+    is_gone,
     is_stopped,
     lost,
     session_for,
@@ -122,8 +123,10 @@ class SparkRuntime:
         if not shuffles:
             check_cores(access, slots)
             access.keep_slots_at_signals(process_log().bind(job=graph.name))
-        if not access.one_machine:
-            for path in self._configuration.get(execution.PYTHON_FILES):
+        for path in self._configuration.get(execution.PYTHON_FILES):
+            if access.one_machine:
+                refuse_changed_modules(path, access.application)
+            else:
                 access.give_python_file(path)
         shipment = ship(access) if self._configuration.get(execution.SHIP) else None
         address = self._address(access, must=not shuffles)
@@ -307,7 +310,7 @@ class ElasticProvider:
             self._missed(request, gone(_ANEW), final=True)
         else:
             ended = lost("Spark ended the slot's task", text)
-            self._missed(request, ended, final=is_final(text))
+            self._missed(request, ended, final=isinstance(ended, NodeUnfit) or is_gone(text))
 
     def _missed(self, request: str, error: TidegateError, *, final: bool = False) -> None:
         if not self._released.is_set() and self._failed is not None:

@@ -20,6 +20,7 @@ from os import fspath
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import execution, reporting
+from tidegate.config.configuration import Configuration
 from tidegate.config.execution import BatchShuffleMode, RuntimeExecutionMode
 from tidegate.config.recovery import RESTORE_PATH
 from tidegate.datastream.environment import StreamExecutionEnvironment
@@ -27,7 +28,7 @@ from tidegate.datastream.process.outside import configuration_from_outside
 from tidegate.errors import ConfigError
 from tidegate.graph.runtime import load_runtime
 from tidegate.model.ids import CheckpointId, JobId
-from tidegate.spark.access.access import access_to
+from tidegate.spark.access.access import access_to, is_connect
 from tidegate.spark.batch.final_snapshot import CheckpointSeries, only_commits
 from tidegate.spark.batch.start import is_file, mark_committed
 from tidegate.storage import paths
@@ -74,15 +75,21 @@ class MicroBatches:
     ) -> None:
         self._program = program
         self._directory = paths.absolute(fspath(directory))
+        self._is_relative = paths.is_relative(fspath(directory))
         self._parallelism = parallelism
-        self._configuration = configuration or {}
+        # Micro-batches of Spark Connect run in the server's process, which has no command line.
+        self._configuration = configuration_from_outside(configuration)
+        if reporting.SUMMARY.key not in (configuration or {}):
+            self._configuration.set(reporting.SUMMARY, False)
         self._name = name or f"micro-batches in {self._directory}"
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Runs one micro-batch. Raises what its job ends with; ConfigError without its state.
 
-        Raises ConfigError for a batch of another query than the folder's, too.
+        Raises ConfigError for a batch of another query than the folder's, too, and through Spark
+        Connect for a relative folder.
         """
+        self._refuse_relative(frame.sparkSession)
         self._refuse_other_query(frame.sparkSession)
         job = self._written_once(_JOB, secrets.token_hex(16))
         series, number = CheckpointSeries(self._directory, JobId(job)), CheckpointId(batch_id + 1)
@@ -96,11 +103,9 @@ class MicroBatches:
         mark_committed(own)
 
     def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
-        settings = configuration_from_outside(self._configuration)
+        settings = Configuration(self._configuration)
         settings.set(execution.RUNTIME_MODE, RuntimeExecutionMode.BATCH)
         settings.set(execution.BATCH_SHUFFLE_MODE, BatchShuffleMode.ALL_EXCHANGES_BLOCKING)
-        if reporting.SUMMARY.key not in self._configuration:
-            settings.set(reporting.SUMMARY, False)
         if start is not None:
             settings.set(RESTORE_PATH, start)
         if self._parallelism is not None:
@@ -114,6 +119,15 @@ class MicroBatches:
         rows = env.from_spark(frame, folder=self._directory).uid(_ROWS)
         self._program(env, rows)
         env.execute(self._name)
+
+    def _refuse_relative(self, session: SparkSession) -> None:
+        if self._is_relative and is_connect(session):
+            raise ConfigError(
+                "The folder of the state is relative, and through Spark Connect it is the server's",
+                where=self._directory,
+                remedy="Name a path from the root, or a URL, that the server and its executors "
+                "reach.",
+            )
 
     def _refuse_other_query(self, session: SparkSession) -> None:
         """Another query counts its batches anew: what this folder has done would be skipped."""

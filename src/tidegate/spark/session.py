@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from pathlib import Path
@@ -14,11 +15,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 import flinkformat
 from tidegate.datastream.process.outside import is_submitted
-from tidegate.errors import ConfigError, SlotLost
+from tidegate.errors import ConfigError, NodeUnfit, SlotLost
 from tidegate.spark import daemon
 from tidegate.spark.access.access import access_to, is_connect
 
+_LACKS_TIDEGATE: Final = "No module named 'tidegate'"
+_OTHER_TIDEGATE: Final = re.compile(
+    r"(No module named|cannot import name \S+ from|Can't get attribute \S+ on <module) "
+    r"'(tidegate|flinkformat)\b[^']*'"
+)
 _VERSIONS: Final = "PYTHON_VERSION_MISMATCH"
+_SHIPPED: Final = "the shipped packages are for"
+"""Part of what `tidegate.spark.unpacking` says of a node; its remedy is in it."""
+
+_C_LIBRARY: Final = "version `GLIBC"
 _GONE: Final = ("INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION", "StatusCode.UNAVAILABLE")
 """What Spark Connect says of a server that was started anew, or has not answered for long."""
 
@@ -147,16 +157,26 @@ def _path_to_tidegate() -> str:
 
 
 def lost(what: str, text: str) -> SlotLost:
-    """The loss of a task. what: it means for the job. text: Spark's account of it."""
-    if lacks_tidegate(text):
-        return SlotLost(
+    """The loss of a task. what: it means for the job. text: Spark's account of it.
+
+    NodeUnfit where it is about the Python of the task's node.
+    """
+    lines = [line.strip() for line in text.partition(_OF_JVM)[0].splitlines()]
+    if _LACKS_TIDEGATE in text:
+        return NodeUnfit(
             "the executors' Python has no tidegate",
             remedy="Bring it along with `tidegate run --ship` (tidegate.spark.ship: true), install "
             "it there, or ship an environment with spark.archives.",
         )
+    if found := _OTHER_TIDEGATE.search(text):
+        return NodeUnfit(
+            f"the executors' Python has tidegate in another version than this: {found[0]}",
+            remedy="Install the driver's version there, of tidegate and of flinkformat, or bring "
+            "both along with `tidegate run --ship` (tidegate.spark.ship: true).",
+        )
     if _VERSIONS in text:
         told = next(line for line in text.splitlines() if _VERSIONS in line)
-        return SlotLost(
+        return NodeUnfit(
             f"the executors' Python is another one than this: {told.partition(_VERSIONS)[2][2:]}",
             remedy="Have them run one of the same minor version: spark.pyspark.python, or "
             "PYSPARK_PYTHON in the environment of Spark Connect's server.",
@@ -167,7 +187,15 @@ def lost(what: str, text: str) -> SlotLost:
             remedy="See the executor's log: code outside of Python may have crashed it, or the "
             "machine had no memory left and its system killed it. Then run fewer tasks at once.",
         )
-    lines = [line.strip() for line in text.partition(_OF_JVM)[0].splitlines()]
+    for line in lines:
+        if _SHIPPED in line:
+            return NodeUnfit(line.removeprefix("RuntimeError: "))
+        if _C_LIBRARY in line:
+            return NodeUnfit(
+                f"the executors' C library is older than what a package needs: {line}",
+                remedy="Install the packages on such a node, or ship an environment that was made "
+                "on one with spark.archives.",
+            )
     reasons = [line for line in lines if line and not line.startswith(_NO_REASONS)]
     remedy = MORE_MEMORY if _NO_MEMORY in text else ""
     return SlotLost(f"{what}: {(reasons or lines or [''])[-1][:500]}", remedy=remedy)
@@ -186,11 +214,6 @@ def gone(remedy: str) -> SlotLost:
     )
 
 
-def is_final(text: str) -> bool:
-    """True if another task would be lost in the same way: it is about Python, or the session."""
-    return lacks_tidegate(text) or _VERSIONS in text or any(each in text for each in _GONE)
-
-
-def lacks_tidegate(text: str) -> bool:
-    """True if a task was lost since its Python cannot import Tidegate."""
-    return "No module named 'tidegate'" in text
+def is_gone(text: str) -> bool:
+    """True if Spark Connect has lost the session, so that no other task will run in it."""
+    return any(each in text for each in _GONE)

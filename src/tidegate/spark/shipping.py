@@ -77,7 +77,7 @@ def ship(access: SparkAccess) -> Shipment:
     """Gives the packages to all executors, once an application. Raises ConfigError."""
     shipped = _shipped(access.application)
     if not shipped:
-        archive = packed(_cache())
+        archive = _packed_in_cache()
         folder = archive.name.removesuffix(".tar.gz")
         access.give_archive(str(archive), folder)
         megabytes = archive.stat().st_size / 1e6
@@ -91,9 +91,16 @@ def _shipped(application: object) -> list[Shipment]:
     return []
 
 
-def _cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "tidegate" / "shipped"
+def _packed_in_cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return packed(Path(root).expanduser() / "tidegate" / "shipped")
+    except (OSError, RuntimeError) as error:  # the latter for a user without a home
+        raise ConfigError(
+            f"the packages to be shipped cannot be packed below {root}: {error}",
+            where="tidegate.spark.ship",
+            remedy="Set XDG_CACHE_HOME to a folder that can be written, with some 100 MB free.",
+        ) from error
 
 
 def packed(cache: Path) -> Path:

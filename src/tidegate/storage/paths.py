@@ -66,6 +66,11 @@ def absolute(location: str) -> str:
     return f"{scheme.lower()}:{rest.rstrip('/')}"
 
 
+def is_relative(location: str) -> bool:
+    """True for a path that is taken from the current folder."""
+    return is_local(location) and not Path(_local_path(location)).is_absolute()
+
+
 def is_local(location: str) -> bool:
     """True for a file or folder of this machine."""
     return _SCHEME.match(location) is None or scheme_of(location) == "file"

@@ -36,8 +36,13 @@ def listening_at(address: str, port: int) -> socket.socket:
         (address, port),
         family=socket.AF_INET6 if ":" in address else socket.AF_INET,
         backlog=BACKLOG,
-        dualstack_ipv6=address == "::" and socket.has_dualstack_ipv6(),
+        dualstack_ipv6=takes_ipv4_too(address),
     )
+
+
+def takes_ipv4_too(address: str) -> bool:
+    """True for all addresses as IPv6 writes them, where the system can do it."""
+    return address == "::" and socket.has_dualstack_ipv6()
 
 
 class Guest:

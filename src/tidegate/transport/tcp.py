@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import ConfigError, PeerLost
 from tidegate.model.addresses import address_of, host_and_port, parted
-from tidegate.transport.accepting import BACKLOG, Acceptor, Guest
+from tidegate.transport.accepting import BACKLOG, Acceptor, Guest, takes_ipv4_too
 from tidegate.transport.handshake import HANDSHAKE_FRAME_MAX, NONCE_BYTES, TAG_BYTES, Handshake
 from tidegate.transport.keys import TLS_NAME, fingerprint, link_contexts, own_fingerprint
 from tidegate.transport.standard import fill_standard
@@ -160,7 +160,12 @@ class TcpNetwork:
         family, _, _, _, (host, _, *scope) = found[0]
         for port in range(first, last + 1):
             try:
-                return socket.create_server((host, port, *scope), family=family, backlog=BACKLOG)
+                return socket.create_server(
+                    (host, port, *scope),
+                    family=family,
+                    backlog=BACKLOG,
+                    dualstack_ipv6=takes_ipv4_too(str(host)),
+                )
             except OSError as error:
                 if error.errno == errno.EADDRNOTAVAIL:
                     raise self._not_ours(error) from error

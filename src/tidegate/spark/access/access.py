@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import os
 import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -226,11 +225,14 @@ def refuse_settings(access: SparkAccess) -> None:
 
 
 def cores_of(master: str) -> int | None:
-    """Number of tasks that can run at once on a master, if known: on a local one."""
+    """Number of tasks that can run at once on a master, if it says so: a local one with a number.
+
+    For ``*`` it is the number of cores that Spark's JVM sees.
+    """
     if not master.startswith("local["):
         return 1 if master == "local" else None
     threads = master.removeprefix("local[").split("]")[0].split(",")[0]
-    return os.cpu_count() if threads == "*" else int(threads)
+    return None if threads == "*" else int(threads)
 
 
 def tries_of(access: SparkAccess) -> int:

@@ -68,6 +68,8 @@ class ClassicAccess:
 
     @property
     def cores(self) -> int | None:
+        if self.master.startswith("local[*"):
+            return self._context._jvm.java.lang.Runtime.getRuntime().availableProcessors()
         return cores_of(self.master)
 
     def refuse_unfit(self) -> None:

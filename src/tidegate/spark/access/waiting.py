@@ -7,8 +7,8 @@ from typing import Final
 from flinkformat.frozen import frozen
 
 SETTINGS: Final = (
-    "See spark.cores.max, spark.executor.instances, spark.executor.cores and "
-    "spark.dynamicAllocation.maxExecutors"
+    "See spark.cores.max, spark.executor.instances, spark.executor.cores, "
+    "spark.dynamicAllocation.maxExecutors and spark.dynamicAllocation.executorAllocationRatio"
 )
 _STARTING: Final = (
     "each slot has its core: Python workers are starting and importing what the job needs; "
