@@ -9,6 +9,7 @@ checkpoint is complete already it only commits what that holds.
     <directory>/job                          the id under which the checkpoints are kept
     <directory>/query                        the id of the one query whose state this is
     <directory>/<id>/chk-<n>/                a checkpoint, see `tidegate.storage.paths`
+    <directory>/<id>/chk-<n>/try-<job id>    a job that has tried to run its batch
     <directory>/<id>/chk-<n>/committed       what it holds has been committed
     <directory>/<id>/shared/                 files of state that several of them name
 """

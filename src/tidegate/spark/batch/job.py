@@ -23,6 +23,7 @@ from tidegate.model.topology import Partitioner
 from tidegate.spark.access.access import JobNames
 from tidegate.spark.batch.commits import clean_sinks, commit_all
 from tidegate.spark.batch.coordinators import Coordinators
+from tidegate.spark.batch.final_snapshot import tries
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
 from tidegate.spark.batch.shuffle import (
     END,
@@ -132,15 +133,16 @@ class BatchJob:
         # Batch after batch, looking through all output would take longer with each.
         if not self._is_of_series or any(each.again for each in said):
             self._free(self._clean_sinks)
+        self._free(self._clean_up_tries)
         return said
 
     def discard(self) -> None:
         """Delete what a job that has failed has left, once its tasks have ended.
 
-        Nothing, once its output is committed or in a snapshot that is complete.
+        Nothing, once its output is committed or in a snapshot that may be complete.
         """
         snapshot = self._snapshot
-        if self._commits or (snapshot is not None and snapshot.completed):
+        if self._commits or (snapshot is not None and snapshot.stays):
             return
         self._free(self._clean_sinks, *(() if snapshot is None else (snapshot.discard,)))
 
@@ -185,7 +187,8 @@ class BatchJob:
             barrier = self._snapshot.barrier
             hooks, times = self._around.hook_states(barrier), self._event_times(said)
             coordinators = self.coordinators.snapshot(barrier.checkpoint)
-            self._snapshot.complete(shares, coordinators, hooks, times)
+            again = any(each.again for each in said)
+            self._snapshot.complete(shares, coordinators, hooks, times, again=again)
             self._around.saved(self._snapshot, shares)
         self._commits = True
         try:
@@ -212,6 +215,20 @@ class BatchJob:
 
     def _clean_sinks(self) -> None:
         clean_sinks(self._graph, self._job)
+
+    def _clean_up_tries(self) -> None:
+        """Delete what other tries to run this batch have left: what one of them held is committed.
+
+        Raises StorageFailed.
+        """
+        jobs: Sequence[JobId] = ()
+        if self._snapshot is not None:
+            jobs = self._snapshot.former
+        elif self._ending is not None and self._start.snapshot is not None:
+            jobs = tries(self._start.snapshot.pointer)
+        for job in jobs:
+            clean_sinks(self._graph, job)
+            StagedInputs(self._graph, job, self._frames.operators).delete()
 
     def _free(self, *calls: Callable[[], object]) -> None:
         """Frees what is needed no more; what cannot be freed is left, and no failure of the job."""
