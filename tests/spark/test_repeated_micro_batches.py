@@ -69,8 +69,9 @@ def test_a_micro_batch_whose_commit_was_refused_commits_when_it_is_repeated(
     batches = MicroBatches(program, tmp_path / "state", parallelism=parallelism)
     batches(spark.range(ROWS), 0)
     program.refused.set()
-    with pytest.raises(JobFailed, match="the table is locked"):
+    with pytest.raises(JobFailed, match="the table is locked") as refused:
         batches(spark.range(ROWS), 1)
+    assert refused.value.remedy == "Run it again: it commits the rest."
     batches(spark.range(ROWS), 1)
     program.check_found(2)
     batches(spark.range(ROWS), 2)

@@ -201,13 +201,13 @@ class BatchJob:
     @property
     def _uncommitted(self) -> str:
         """Help for who has a batch that could not commit all of its output."""
+        if self._is_of_series:
+            return "Run it again: it commits the rest."
         if self._snapshot is not None:
             return (
                 f"The rest of its output is in {self._snapshot.path}: a job that starts from there "
                 "commits it. The same batch run anew would write all of it once more."
             )
-        if self._ending is not None:
-            return "Run it again: it commits the rest."
         return (
             "A part of its output may be committed, and nothing remembers the rest: remove what is "
             "there before you run the batch again. One that ends with a savepoint can go on."
