@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.e2e.files import committed_rows
 from tests.e2e.journal import Latch
@@ -75,6 +77,47 @@ def test_a_micro_batch_whose_commit_was_refused_commits_when_it_is_repeated(
     batches(spark.range(ROWS), 1)
     program.check_found(2)
     batches(spark.range(ROWS), 2)
+    program.check_found(3)
+
+
+IN_ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming."
+    "state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+"""State of Spark's that has to be written in each batch."""
+
+
+@pytest.mark.parametrize("fails", ["in its commit", "behind it"])
+def test_a_repeated_micro_batch_lets_steps_of_spark_before_it_keep_their_state(
+    spark: SparkSession, tmp_path: Path, fails: str
+) -> None:
+    program, latch = Sums(tmp_path), Latch(tmp_path / "latch")
+    batches = MicroBatches(program, tmp_path / "state", parallelism=2)
+
+    def each(frame: DataFrame, batch: int) -> None:
+        batches(frame, batch)
+        if latch.is_set and latch.take():
+            raise ValueError("the driver dies here")
+
+    def run(batch: int) -> None:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        ids = range(batch * ROWS, (batch + 1) * ROWS)
+        pq.write_table(pa.table({"id": [*ids, *ids]}), tmp_path / "in" / f"{batch}.parquet")
+        session = spark.newSession()
+        for key, value in IN_ROCKSDB.items():
+            session.conf.set(key, value)
+        once = session.readStream.schema("id bigint").parquet(str(tmp_path / "in"))
+        writer = once.dropDuplicates(["id"]).writeStream.foreachBatch(each)
+        writer = writer.option("checkpointLocation", str(tmp_path / "spark"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(100), "the query ends with its input"
+
+    run(0)
+    (program.refused if fails == "in its commit" else latch).set()
+    with pytest.raises(StreamingQueryException):
+        run(1)
+    run(2)
     program.check_found(3)
 
 
