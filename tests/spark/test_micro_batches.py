@@ -117,6 +117,23 @@ def test_a_micro_batch_without_the_state_before_it_is_refused(
         batches(spark.range(3).withColumnRenamed("id", "number"), 7)
 
 
+def test_a_micro_batch_long_before_the_newest_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """No query tells its id here, as through Spark Connect: its batches tell it."""
+    program = Tallies(tmp_path)
+    frame = spark.range(3).withColumnRenamed("id", "number")
+    batches = MicroBatches(program, tmp_path / "state", parallelism=1)
+    for number in range(2):
+        batches(frame, number)
+    counted = program.found()
+    for again in (batches, MicroBatches(program, tmp_path / "state", parallelism=1)):
+        with pytest.raises(ConfigError, match="is that of micro-batch 1, and the micro-batch is 0"):
+            again(frame, 0)
+        again(frame, 1)
+    assert program.found() == counted
+
+
 def test_a_master_hook_hears_the_numbers_of_the_checkpoints(
     spark: SparkSession, tmp_path: Path
 ) -> None:

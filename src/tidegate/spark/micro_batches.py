@@ -49,6 +49,11 @@ _JOB: Final = "job"
 _QUERY: Final = "query"
 _ROWS: Final = "micro-batch"
 
+_TOGETHER: Final = (
+    "Each query has a folder of its own for its state, which begins and goes with its "
+    "checkpointLocation: put back the one, or begin with new ones of both."
+)
+
 
 class MicroBatches:
     """A program for ``DataStreamWriter.foreachBatch``.
@@ -78,6 +83,7 @@ class MicroBatches:
         self._parallelism = parallelism
         self._configuration = configuration or {}
         self._name = name or f"micro-batches in {self._directory}"
+        self._next: int | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Runs one micro-batch. Raises what its job ends with; ConfigError without its state.
@@ -87,6 +93,8 @@ class MicroBatches:
         self._refuse_other_query(frame.sparkSession)
         job = self._written_once(_JOB, secrets.token_hex(16))
         series, number = CheckpointSeries(self._directory, JobId(job)), CheckpointId(batch_id + 1)
+        if batch_id != self._next:
+            self._refuse_gone_back(series, batch_id)
         own = series.path(number)
         committed = paths.join(own, COMMITTED)
         is_complete = self._is_complete(own)
@@ -100,6 +108,7 @@ class MicroBatches:
                 self._run(frame, self._before(series, batch_id), series.next(number))
             store, name = Stores().locate(committed)
             store.open_new(name).close()
+        self._next = batch_id + 1
 
     def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
         settings = configuration_from_outside(self._configuration)
@@ -135,6 +144,17 @@ class MicroBatches:
                 "belongs to this folder, or give the new query a new folder.",
             )
 
+    def _refuse_gone_back(self, series: CheckpointSeries, batch_id: int) -> None:
+        """A query that counts anew, or goes on from an old copy, would write rows once more."""
+        newest = series.newest()
+        if newest is not None and newest > batch_id + 1:
+            raise ConfigError(
+                f"This state is that of micro-batch {newest - 1}, and the micro-batch is "
+                f"{batch_id}",
+                where=self._directory,
+                remedy=_TOGETHER,
+            )
+
     def _written_once(self, name: str, text: str) -> str:
         """Text in a file of the folder, which is made with the text given where there is none."""
         store = Stores().open(self._directory)
@@ -151,8 +171,7 @@ class MicroBatches:
             raise ConfigError(
                 f"There is no state of micro-batch {batch_id - 1}, so {batch_id} cannot go on",
                 where=self._directory,
-                remedy="Each query has a folder of its own for its state, which begins and goes "
-                "with its checkpointLocation: put back the one, or begin with new ones of both.",
+                remedy=_TOGETHER,
             )
         return before
 

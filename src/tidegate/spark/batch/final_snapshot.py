@@ -186,6 +186,16 @@ class CheckpointSeries:
     def path(self, number: CheckpointId) -> str:
         return paths.join(self.directory, paths.exclusive_folder(self.job, number))
 
+    def newest(self) -> CheckpointId | None:
+        """Number of the last complete one; lists all files. Raises StorageFailed."""
+        folder = paths.join(self.directory, paths.job_folder(self.job))
+        complete = [
+            paths.checkpoint_of(paths.parent(info.path))
+            for info in Stores().open(folder).list()
+            if paths.name(info.path) == paths.METADATA
+        ]
+        return max((each for each in complete if each is not None), default=None)
+
     def next(self, number: CheckpointId) -> Ending:
         """A batch ends with the checkpoint of that number."""
         return lambda graph, job, before: SeriesCheckpoint(graph, self, number, job, before)
