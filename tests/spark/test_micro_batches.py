@@ -22,7 +22,13 @@ from tests.spark.micro_programs import (
     run_query,
     write_batch,
 )
-from tidegate import ConfigError, DataStream, MicroBatches, StreamExecutionEnvironment
+from tidegate import (
+    ConfigError,
+    DataStream,
+    MicroBatches,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
 from tidegate.connectors import FileSink
 from tidegate.snapshots.folders import files_of, read_snapshot
 
@@ -132,6 +138,15 @@ def test_a_micro_batch_long_before_the_newest_is_refused(
             again(frame, 0)
         again(frame, 1)
     assert program.found() == counted
+
+
+def test_a_program_that_sets_another_mode_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    def program(env: StreamExecutionEnvironment, rows: DataStream[Any]) -> None:
+        env.set_runtime_mode(RuntimeExecutionMode.STREAMING)
+        rows.print()
+
+    with pytest.raises(ConfigError, match="its program has set STREAMING"):
+        MicroBatches(program, tmp_path / "state", parallelism=1)(spark.range(3), 0)
 
 
 def test_a_master_hook_hears_the_numbers_of_the_checkpoints(

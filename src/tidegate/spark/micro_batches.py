@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 _JOB: Final = "job"
 _QUERY: Final = "query"
 _ROWS: Final = "micro-batch"
+_MODE: Final = {
+    execution.RUNTIME_MODE: RuntimeExecutionMode.BATCH,
+    execution.BATCH_SHUFFLE_MODE: BatchShuffleMode.ALL_EXCHANGES_BLOCKING,
+}
 
 _TOGETHER: Final = (
     "Each query has a folder of its own for its state, which begins and goes with its "
@@ -88,7 +92,8 @@ class MicroBatches:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Runs one micro-batch. Raises what its job ends with; ConfigError without its state.
 
-        Raises ConfigError for a batch of another query than the folder's, too.
+        Raises ConfigError for a batch of another query than the folder's, and for a program that
+        sets another mode, too.
         """
         self._refuse_other_query(frame.sparkSession)
         job = self._written_once(_JOB, secrets.token_hex(16))
@@ -112,8 +117,8 @@ class MicroBatches:
 
     def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
         settings = configuration_from_outside(self._configuration)
-        settings.set(execution.RUNTIME_MODE, RuntimeExecutionMode.BATCH)
-        settings.set(execution.BATCH_SHUFFLE_MODE, BatchShuffleMode.ALL_EXCHANGES_BLOCKING)
+        for option, needed in _MODE.items():
+            settings.set(option, needed)
         if reporting.SUMMARY.key not in self._configuration:
             settings.set(reporting.SUMMARY, False)
         if start is not None:
@@ -128,7 +133,20 @@ class MicroBatches:
         )
         rows = env.from_spark(frame, folder=self._directory).uid(_ROWS)
         self._program(env, rows)
+        self._refuse_other_mode(env)
         env.execute(self._name)
+
+    def _refuse_other_mode(self, env: StreamExecutionEnvironment) -> None:
+        """A job in another mode takes no checkpoint here, and its state would be lost."""
+        for option, needed in _MODE.items():
+            if (found := env.get_configuration().get(option)) is not needed:
+                raise ConfigError(
+                    f"A micro-batch runs with {option.key}: {needed.value}, and its program has "
+                    f"set {found.value}",
+                    where=self._name,
+                    remedy="Leave the mode to who runs the program: set it outside of the function "
+                    "that MicroBatches is given.",
+                )
 
     def _refuse_other_query(self, session: SparkSession) -> None:
         """Another query counts its batches anew: what this folder has done would be skipped."""
