@@ -283,3 +283,13 @@ def test_jobs_go_on_with_other_frames_and_a_frame_that_is_read_is_not_read_again
     for row in committed_rows(tmp_path / "stream"):
         greatest[row["key"]] = max(row["total"], greatest.get(row["key"], 0))
     assert greatest == last
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_frame_that_spark_finds_to_be_empty_has_no_rows(
+    spark: SparkSession, parallelism: int
+) -> None:
+    for frame in (spark.range(9).where("false"), spark.range(9).limit(0)):
+        rows = batch(spark, parallelism).from_spark(frame).map(lambda row: row["id"])
+        with rows.key_by(lambda n: n).reduce(max).execute_and_collect() as results:
+            assert list(results) == []

@@ -437,3 +437,18 @@ def test_a_sweep_keeps_files_that_checkpoints_name_by_another_spelling(tmp_path:
         f"chk-2/{names[0]}",
         f"shared/{names[2]}",
     }
+
+
+def test_a_sweep_among_files_that_were_listed_before_leaves_later_ones(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    storage.files.write_metadata(storage.initialize_location(TWO), b"metadata")
+    listed = []
+    for number in range(2):
+        listed.append(storage.files_of_job())
+        with stream_of(storage, TWO, SHARED, f"1-0-{number:016x}") as stream:
+            stream.write(b"x" * MIB)
+            stream.close_and_get_handle()
+    for there, left in ((listed[0], {0, 1}), (listed[1], {1})):
+        storage.sweep(Epoch(2), CheckpointId(3), kept=[TWO], used=(), among=there)
+        names = {f"1-0-{number:016x}" for number in left}
+        assert files_below(tmp_path / JOB / "shared") == names

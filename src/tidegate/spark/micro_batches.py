@@ -9,6 +9,7 @@ checkpoint is complete already it only commits what that holds.
     <directory>/job                          the id under which the checkpoints are kept
     <directory>/query                        the id of the one query whose state this is
     <directory>/<id>/chk-<n>/                a checkpoint, see `tidegate.storage.paths`
+    <directory>/<id>/chk-<n>/try-<job id>    a job that has tried to run its batch
     <directory>/<id>/chk-<n>/committed       what it holds has been committed
     <directory>/<id>/shared/                 files of state that several of them name
 """
@@ -48,6 +49,15 @@ if TYPE_CHECKING:
 _JOB: Final = "job"
 _QUERY: Final = "query"
 _ROWS: Final = "micro-batch"
+_MODE: Final = {
+    execution.RUNTIME_MODE: RuntimeExecutionMode.BATCH,
+    execution.BATCH_SHUFFLE_MODE: BatchShuffleMode.ALL_EXCHANGES_BLOCKING,
+}
+
+_TOGETHER: Final = (
+    "Each query has a folder of its own for its state, which begins and goes with its "
+    "checkpointLocation: put back the one, or begin with new ones of both."
+)
 
 
 class MicroBatches:
@@ -82,30 +92,37 @@ class MicroBatches:
         if reporting.SUMMARY.key not in (configuration or {}):
             self._configuration.set(reporting.SUMMARY, False)
         self._name = name or f"micro-batches in {self._directory}"
+        self._next: int | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Runs one micro-batch. Raises what its job ends with; ConfigError without its state.
 
-        Raises ConfigError for a batch of another query than the folder's, too, and through Spark
-        Connect for a relative folder.
+        Raises ConfigError for a batch of another query than the folder's, for a program that sets
+        another mode, and through Spark Connect for a relative folder, too.
         """
         self._refuse_relative(frame.sparkSession)
         self._refuse_other_query(frame.sparkSession)
         job = self._written_once(_JOB, secrets.token_hex(16))
         series, number = CheckpointSeries(self._directory, JobId(job)), CheckpointId(batch_id + 1)
+        if batch_id != self._next:
+            self._refuse_gone_back(series, batch_id)
         own = series.path(number)
-        if is_file(paths.join(own, paths.COMMITTED)):
-            return
-        if self._is_complete(own):
-            self._run(frame.limit(0), own, only_commits)
-        else:
-            self._run(frame, self._before(series, batch_id), series.next(number))
-        mark_committed(own)
+        is_complete = self._is_complete(own)
+        if is_complete:
+            # Spark's own steps before it may have state, which is kept as they are computed.
+            frame.write.format("noop").mode("overwrite").save()
+        if not is_file(paths.join(own, paths.COMMITTED)):
+            if is_complete:
+                self._run(frame.limit(0), own, only_commits)
+            else:
+                self._run(frame, self._before(series, batch_id), series.next(number))
+            mark_committed(own)
+        self._next = batch_id + 1
 
     def _run(self, frame: DataFrame, start: str | None, ending: Ending) -> None:
         settings = Configuration(self._configuration)
-        settings.set(execution.RUNTIME_MODE, RuntimeExecutionMode.BATCH)
-        settings.set(execution.BATCH_SHUFFLE_MODE, BatchShuffleMode.ALL_EXCHANGES_BLOCKING)
+        for option, needed in _MODE.items():
+            settings.set(option, needed)
         if start is not None:
             settings.set(RESTORE_PATH, start)
         if self._parallelism is not None:
@@ -118,7 +135,20 @@ class MicroBatches:
         )
         rows = env.from_spark(frame, folder=self._directory).uid(_ROWS)
         self._program(env, rows)
+        self._refuse_other_mode(env)
         env.execute(self._name)
+
+    def _refuse_other_mode(self, env: StreamExecutionEnvironment) -> None:
+        """A job in another mode takes no checkpoint here, and its state would be lost."""
+        for option, needed in _MODE.items():
+            if (found := env.get_configuration().get(option)) is not needed:
+                raise ConfigError(
+                    f"A micro-batch runs with {option.key}: {needed.value}, and its program has "
+                    f"set {found.value}",
+                    where=self._name,
+                    remedy="Leave the mode to who runs the program: set it outside of the function "
+                    "that MicroBatches is given.",
+                )
 
     def _refuse_relative(self, session: SparkSession) -> None:
         if self._is_relative and is_connect(session):
@@ -143,6 +173,17 @@ class MicroBatches:
                 "belongs to this folder, or give the new query a new folder.",
             )
 
+    def _refuse_gone_back(self, series: CheckpointSeries, batch_id: int) -> None:
+        """A query that counts anew, or goes on from an old copy, would write rows once more."""
+        newest = series.newest()
+        if newest is not None and newest > batch_id + 1:
+            raise ConfigError(
+                f"This state is that of micro-batch {newest - 1}, and the micro-batch is "
+                f"{batch_id}",
+                where=self._directory,
+                remedy=_TOGETHER,
+            )
+
     def _written_once(self, name: str, text: str) -> str:
         """Text in a file of the folder, which is made with the text given where there is none."""
         store = Stores().open(self._directory)
@@ -159,8 +200,7 @@ class MicroBatches:
             raise ConfigError(
                 f"There is no state of micro-batch {batch_id - 1}, so {batch_id} cannot go on",
                 where=self._directory,
-                remedy="Each query has a folder of its own for its state, which begins and goes "
-                "with its checkpointLocation: put back the one, or begin with new ones of both.",
+                remedy=_TOGETHER,
             )
         return before
 

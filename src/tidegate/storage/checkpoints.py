@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId
     from tidegate.model.settings import CheckpointSettings
+    from tidegate.storage.store import FileInfo
 
 STATE_IN_MEMORY_MAX: Final = 5 * 1024 * 1024
 """Bytes of one state that the driver's memory takes; Flink's default."""
@@ -119,11 +120,15 @@ class CheckpointStorage:
 
     def kept(self) -> tuple[list[CheckpointId], int]:
         """The completed checkpoints in the job's folder, and the size of all its files in bytes."""
-        infos = list(self._store.list(paths.job_folder(self._job)))
+        infos = self.files_of_job()
         folders = [paths.parent(info.path) for info in infos if info.path.endswith(paths.METADATA)]
         found = [paths.checkpoint_of(folder) for folder in folders]
         numbers = sorted(number for number in found if number is not None)
         return numbers, sum(info.size for info in infos)
+
+    def files_of_job(self) -> list[FileInfo]:
+        """All files in the job's folder, their paths below the root."""
+        return list(self._store.list(paths.job_folder(self._job)))
 
     def sweep(
         self,
@@ -132,11 +137,13 @@ class CheckpointStorage:
         *,
         kept: Collection[CheckpointId],
         used: Collection[str],
+        among: Collection[FileInfo] | None = None,
     ) -> None:
         """Deletes what earlier runs of the job have left and no kept checkpoint names.
 
         epoch: of this run. next_id: the first checkpoint that is this run's. used: places of the
-        files that kept checkpoints name. Tries everything, then raises the first StorageFailed.
+        files that kept checkpoints name. among: files of the job as they were listed before; those
+        that are there now unless given. Tries everything, then raises the first StorageFailed.
         """
         # By name, of which no two files have the same: places may be spelled in other ways.
         names = frozenset(map(paths.name, used))
@@ -148,7 +155,7 @@ class CheckpointStorage:
             for number in range(max(1, next_id - UNFINISHED_MAX), next_id)
             if number not in kept
         )
-        for info in self._store.list(paths.job_folder(self._job)):
+        for info in self.files_of_job() if among is None else among:
             folder = paths.parent(info.path)
             checkpoint = paths.checkpoint_of(folder)
             counts_not = checkpoint is not None and checkpoint < next_id and checkpoint not in kept

@@ -2,6 +2,12 @@
 
 A savepoint has all of its files to itself. A checkpoint of a series names again what the one before
 it has written; of the series the two newest are kept, since a batch may have to be run once more.
+
+Nothing fences the tries of a batch of a series: a driver that was taken for dead may go on beside
+the one that runs its batch again, and the first of them whose metadata is written has run it. So
+each try writes its name into the folder of the checkpoint, and what the others have left is deleted
+behind that; of files that the batches share, only what was there before, for the next batch may
+have begun by then.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ from tidegate.driver.checkpoint_files import write_snapshot
 from tidegate.driver.starting.restore import DAMAGED, read_snapshot
 from tidegate.errors import StorageFailed
 from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
-from tidegate.model.ids import CheckpointId, Epoch
+from tidegate.model.ids import CheckpointId, Epoch, JobId
 from tidegate.model.versions import versions
 from tidegate.spark.batch.start import EVENT_TIMES
 from tidegate.storage import paths
@@ -33,18 +39,27 @@ from tidegate.storage.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flinkformat.snapshots import CheckpointProperties, MasterState, SubtaskState
+    from flinkformat.snapshots import (
+        CheckpointMetadata,
+        CheckpointProperties,
+        MasterState,
+        SubtaskState,
+    )
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import CheckpointAcknowledged
-    from tidegate.model.ids import JobId, OperatorId, VertexId
+    from tidegate.model.ids import OperatorId, VertexId
     from tidegate.model.settings import CheckpointSettings
+    from tidegate.storage.store import FileInfo
 
 Ending = Callable[["JobGraph", "JobId", "CompletedCheckpoint | None"], "FinalSnapshot | None"]
 """Begins the snapshot of a batch: of its graph, its job, and the snapshot that it started from.
 
 None: there is none, and the batch only commits what is in the one that it started from.
 """
+
+_TRY: Final = "try-"
+"""Begins the name of a file in the folder of a checkpoint; the id of a job is behind it."""
 
 _AFTER_ALL: Final = Epoch(2)
 """Tasks of a batch write as of the epoch before."""
@@ -63,9 +78,12 @@ class FinalSnapshot:
     """One snapshot that is under way.
 
     barrier: the last element of each task's input. job: for whom its files are kept. settings: how
-    tasks write them. completed: its metadata is written and its files are there, so that it stays.
-    registry: what files of older ones it may name.
+    tasks write them. stays: its metadata may be there, so that nothing may be deleted that it
+    names. registry: what files of older ones it may name. former: jobs that have tried to run the
+    same batch before.
     """
+
+    former: Sequence[JobId] = ()
 
     def __init__(
         self,
@@ -75,7 +93,7 @@ class FinalSnapshot:
         barrier: Barrier,
         path: str,
     ) -> None:
-        self.completed = False
+        self.stays = False
         self.job = job
         self.settings = settings
         self.barrier = barrier
@@ -95,11 +113,14 @@ class FinalSnapshot:
         coordinators: Mapping[OperatorId, bytes],
         hooks: tuple[MasterState, ...],
         event_times: Mapping[VertexId, int],
+        *,
+        again: bool,
     ) -> None:
         """Write its metadata. coordinators, hooks: their states.
 
-        event_times: how far event time has come, in milliseconds. Raises StorageFailed, and
-        CheckpointAborted where a share names a file that nobody has.
+        event_times: how far event time has come, in milliseconds. again: a task has been run more
+        than once, and may have left files. Raises StorageFailed, and CheckpointAborted where a
+        share names a file that nobody has.
         """
         executions = tuple(share.execution for share in shares)
         plan = CheckpointPlan((), executions, (), ())
@@ -113,10 +134,11 @@ class FinalSnapshot:
             "versions": versions(),
             EVENT_TIMES: {vertex.hex(): ms for vertex, ms in event_times.items()},
         }
-        metadata = told.metadata(coordinators, facts, self.properties, hooks)
+        self._write(told.metadata(coordinators, facts, self.properties, hooks), again=again)
+
+    def _write(self, metadata: CheckpointMetadata, *, again: bool) -> None:
         write_snapshot(self.storage, metadata, self.path)
-        self.completed = True
-        self._delete_replaced()
+        self.stays = True
 
     def _registered(self, share: CheckpointAcknowledged) -> dict[OperatorId, SubtaskState] | None:
         """The state of a share, without placeholders."""
@@ -127,9 +149,6 @@ class FinalSnapshot:
             operator: self.registry.register_state(state, self.barrier.checkpoint, written)
             for operator, state in share.state.items()
         }
-
-    def _delete_replaced(self) -> None:
-        """Delete what it makes needless; nothing, where it stands alone."""
 
     def discard(self) -> None:
         """Delete what there is of it."""
@@ -167,15 +186,26 @@ class CheckpointSeries:
     def path(self, number: CheckpointId) -> str:
         return paths.join(self.directory, paths.exclusive_folder(self.job, number))
 
+    def newest(self) -> CheckpointId | None:
+        """Number of the last complete one; lists all files. Raises StorageFailed."""
+        folder = paths.join(self.directory, paths.job_folder(self.job))
+        complete = [
+            paths.checkpoint_of(paths.parent(info.path))
+            for info in Stores().open(folder).list()
+            if paths.name(info.path) == paths.METADATA
+        ]
+        return max((each for each in complete if each is not None), default=None)
+
     def next(self, number: CheckpointId) -> Ending:
         """A batch ends with the checkpoint of that number."""
-        return lambda graph, _, before: SeriesCheckpoint(graph, self, number, before)
+        return lambda graph, job, before: SeriesCheckpoint(graph, self, number, job, before)
 
 
 class SeriesCheckpoint(FinalSnapshot):
     """A checkpoint of a series, in the form of its tasks' state backend.
 
-    before: the one that the batch started from. Raises StorageFailed.
+    job: that tries to run its batch. before: the one that the batch started from. Raises
+    StorageFailed.
     """
 
     def __init__(
@@ -183,6 +213,7 @@ class SeriesCheckpoint(FinalSnapshot):
         graph: JobGraph,
         series: CheckpointSeries,
         number: CheckpointId,
+        job: JobId,
         before: CompletedCheckpoint | None,
     ) -> None:
         settings = in_files(graph.settings.checkpoints, series.directory)
@@ -191,45 +222,74 @@ class SeriesCheckpoint(FinalSnapshot):
         self._log = process_log().bind(job=graph.name)
         self._before = before
         self._older = self._read(CheckpointId(number - 2))
-        kept = [each for each in (self._older, before) if each is not None]
-        for each in kept:
-            self.registry.register_restored(each.metadata, self.properties)
+        for each in (self._older, before):
+            if each is not None:
+                self.registry.register_restored(each.metadata, self.properties)
         store = Stores().open(series.directory)
         # A try that failed, or what a driver has left that died before it deleted that.
         left = (number, CheckpointId(number - 3))
-        if any(store.is_folder(paths.exclusive_folder(series.job, each)) for each in left):
-            self._sweep(kept)
+        self._has_left = any(
+            store.is_folder(paths.exclusive_folder(series.job, each)) for each in left
+        )
         self.storage.initialize_location(number)
+        self.former = tries(self.path)
+        Stores().open(self.path).open_new(f"{_TRY}{job}").close()
 
     def _read(self, number: CheckpointId) -> CompletedCheckpoint | None:
-        """A checkpoint that this one replaces; None where there is none that can be read."""
+        """A checkpoint of the series; None where there is none that can be read."""
         try:
             path, key_file = self.storage.location(number), self.settings.key_file
             return read_snapshot(self.storage.files, path, lambda: secrets.token_hex(16), key_file)
         except DAMAGED:
             return None
 
-    def _sweep(self, kept: Sequence[CompletedCheckpoint]) -> None:
-        """Delete what a batch of this number has left that has failed."""
-        self.storage.sweep(
-            _AFTER_ALL,
-            CheckpointId(self.barrier.checkpoint + 1),
-            kept={each.checkpoint for each in kept},
-            used={path for each in kept for path in each.paths()},
-        )
+    def _write(self, metadata: CheckpointMetadata, *, again: bool) -> None:
+        there = self._there() if again or self._has_left else None
+        # A write that fails may have happened all the same; then the next try commits.
+        self.stays = True
+        super()._write(metadata, again=again)
+        try:
+            self._delete_replaced()
+            if there is not None:
+                self._sweep(there)
+        except StorageFailed as error:
+            self._log.warning("files could not be deleted", error=error.what, where=error.where)
+
+    def _there(self) -> list[FileInfo] | None:
+        try:
+            return self.storage.files_of_job()
+        except StorageFailed:
+            return None
 
     def _delete_replaced(self) -> None:
         if self._older is None or self._before is None:
             return
         needless = self.registry.release_below(self._before.checkpoint)
-        try:
-            files = (*self._older.deletable_paths(), *needless)
-            self.storage.files.discard(self._older.pointer, files)
-        except StorageFailed as error:
-            self._log.warning("files could not be deleted", error=error.what, where=error.where)
+        files = (*self._older.deletable_paths(), *needless)
+        self.storage.files.discard(self._older.pointer, files)
+
+    def _sweep(self, there: Sequence[FileInfo]) -> None:
+        """Delete what nobody names of the files that were there before it was complete."""
+        own = self._read(self.barrier.checkpoint)
+        if own is None:
+            return
+        kept = [own] if self._before is None else [self._before, own]
+        self.storage.sweep(
+            _AFTER_ALL,
+            CheckpointId(self.barrier.checkpoint + 1),
+            kept={each.checkpoint for each in kept},
+            used={path for each in kept for path in each.paths()},
+            among=there,
+        )
 
     def discard(self) -> None:
         """Leave it to the next try, whose sweep finds its folder, and what it has shared."""
+
+
+def tries(checkpoint: str) -> list[JobId]:
+    """Jobs that have tried to run the batch of a checkpoint. Raises StorageFailed."""
+    names = [info.path for info in Stores().open(checkpoint).list()]
+    return [JobId(name.removeprefix(_TRY)) for name in names if name.startswith(_TRY)]
 
 
 def in_files(settings: CheckpointSettings, directory: str) -> CheckpointSettings:

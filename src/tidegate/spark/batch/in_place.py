@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from pyspark.sql import functions as sql
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -127,10 +127,15 @@ def sources_of(topology: Topology, reader: VertexId | None) -> list[VertexId]:
 def partitioned(session: SparkSession, frame: DataFrame, most: int) -> tuple[DataFrame, int]:
     """A frame as a query of a session, and how many partitions it has there: so many at most.
 
-    Spark plans it for that, and computes what it would broadcast.
+    Spark plans it for that, and computes what it would broadcast. They are counted below a step in
+    Python, as they run: a frame that Spark finds to be empty may have none there, and one else.
     """
     nothing = session.range(1).where(sql.lit(False))
     # PySpark looks each column up by its name, and takes a dot or a backtick in it for its own.
     columns = [sql.lit(None).cast(f.dataType).alias(f"c{at}") for at, f in enumerate(frame.schema)]
     own = nothing.select(*columns).unionAll(frame).coalesce(most)
-    return own, own.rdd.getNumPartitions()
+    return own, own.mapInArrow(_as_given, own.schema).rdd.getNumPartitions()
+
+
+def _as_given(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches

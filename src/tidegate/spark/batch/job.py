@@ -24,6 +24,7 @@ from tidegate.model.topology import Partitioner
 from tidegate.spark.access.access import JobNames, tries_of
 from tidegate.spark.batch.commits import clean_sinks, commit_all
 from tidegate.spark.batch.coordinators import Coordinators
+from tidegate.spark.batch.final_snapshot import tries
 from tidegate.spark.batch.in_place import FramesInPlace, partitioned, sources_of
 from tidegate.spark.batch.shuffle import (
     END,
@@ -139,23 +140,29 @@ class BatchJob:
     def run(self) -> list[Said]:
         """Runs all tasks and commits. Gives what they said; the first failure is raised."""
         said = self._run()
-        # Batch after batch, looking through all output would take longer with each. A task counts
-        # its tries anew where Spark runs its stage anew, so what the driver has seen counts too.
-        again = self._around.ran_again or any(each.again for each in said)
-        if again or not self._is_of_series:
+        # Batch after batch, looking through all output would take longer with each.
+        if self._ran_again(said) or not self._is_of_series:
             self._free(self._clean_sinks)
+        self._free(self._clean_up_tries)
         return said
 
     def discard(self) -> None:
         """Delete what a job that has failed has left, once its tasks have ended.
 
-        Nothing, once its output is committed or in a snapshot that is complete, or may become so by
-        a call that still hangs.
+        Nothing, once its output is committed or in a snapshot that may be complete, by a call that
+        still hangs too.
         """
         snapshot = self._snapshot
-        if self._commits or self._calls.abandoned or (snapshot is not None and snapshot.completed):
+        if self._commits or self._calls.abandoned or (snapshot is not None and snapshot.stays):
             return
         self._free(self._clean_sinks, *(() if snapshot is None else (snapshot.discard,)))
+
+    def _ran_again(self, said: Sequence[Said]) -> bool:
+        """True if Spark has run a task more than once.
+
+        A task counts its tries anew where Spark runs its stage anew, so the driver has looked too.
+        """
+        return self._around.ran_again or any(each.again for each in said)
 
     @property
     def _is_of_series(self) -> bool:
@@ -192,8 +199,8 @@ class BatchJob:
         if self._snapshot is not None:
             barrier = self._snapshot.barrier
             hooks, times = self._around.hook_states(barrier), self._event_times(said)
-            states = self.coordinators.snapshot(barrier.checkpoint)
-            complete = partial(self._snapshot.complete, shares, states, hooks, times)
+            states, again = self.coordinators.snapshot(barrier.checkpoint), self._ran_again(said)
+            complete = partial(self._snapshot.complete, shares, states, hooks, times, again=again)
             self._calls.run(complete, "the metadata of its snapshot")
         self._commits = True
         try:
@@ -239,6 +246,20 @@ class BatchJob:
 
     def _clean_sinks(self) -> None:
         clean_sinks(self._graph, self._job)
+
+    def _clean_up_tries(self) -> None:
+        """Delete what other tries to run this batch have left: what one of them held is committed.
+
+        Raises StorageFailed.
+        """
+        jobs: Sequence[JobId] = ()
+        if self._snapshot is not None:
+            jobs = self._snapshot.former
+        elif self._ending is not None and self._start.snapshot is not None:
+            jobs = tries(self._start.snapshot.pointer)
+        for job in jobs:
+            clean_sinks(self._graph, job)
+            StagedInputs(self._graph, job, self._frames.operators).delete()
 
     def _free(self, *calls: Callable[[], object]) -> None:
         """Frees what is needed no more; what cannot be freed is left, and no failure of the job."""
