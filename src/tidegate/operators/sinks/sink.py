@@ -19,8 +19,8 @@ from tidegate.api.rows.batches import raised
 from tidegate.api.sink import CoordinatedSink
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import CommitFailed, WorldError
-from tidegate.metrics import MetricKind
 from tidegate.model.ids import CheckpointId
+from tidegate.model.metrics import MetricKind
 from tidegate.model.topology import Delivery, DeliveryGuarantee
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.sinks.hosted_writer import HostedWriter
