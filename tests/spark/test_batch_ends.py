@@ -177,10 +177,10 @@ def test_a_batch_whose_sink_hangs_in_the_driver_can_be_cancelled(
 class SlowMetadata(FinalSavepoint):
     held: Latch
 
-    def complete(self, *states: Any) -> None:
+    def complete(self, *states: Any, again: bool) -> None:
         self.held.set()
         self.held.wait()
-        super().complete(*states)
+        super().complete(*states, again=again)
 
 
 def test_a_savepoint_that_hangs_ends_with_the_job_and_is_whole_once_it_goes_on(
