@@ -68,7 +68,11 @@ def forwarded(port: int) -> Iterator[int]:
         writer.close()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionError:  # the job has ended
+            writer.close()
+            return
         with suppress(asyncio.CancelledError):
             await asyncio.gather(copy(reader, back), copy(there, writer))
         for end in (writer, back):
