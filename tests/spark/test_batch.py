@@ -14,6 +14,7 @@ from tests.e2e.files import committed_files, committed_rows, hidden_files, write
 from tests.e2e.journal import Latch
 from tests.e2e.watch import until
 from tests.spark.batch_programs import two_streams_in_one_order_of_time, with_limits
+from tests.spark.batch_sinks import Table
 from tidegate import (
     ConfigError,
     Duration,
@@ -33,7 +34,6 @@ from tidegate import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from tidegate.api.sink import Prepared, WriterContext
 from tidegate.connectors import FileSink, FileSource
 from tidegate.errors import CommitFailed
 from tidegate.snapshots.folders import read_snapshot
@@ -347,27 +347,11 @@ def test_batches_go_on_where_one_has_ended_at_any_parallelism(
     assert fired == list(range(BEHIND - 40, 6_000)), "timers of each batch, each once"
 
 
-class Refusing:
+class Refusing(Table):
     """A sink whose commits are refused."""
-
-    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> "Refusing":
-        return self
-
-    def committer(self) -> "Refusing":
-        return self
-
-    def write(self, batch: object) -> None: ...
-
-    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        return Prepared((b"rows",))
-
-    def snapshot(self, checkpoint: int) -> Sequence[bytes]:
-        return ()
 
     def commit(self, committables: Sequence[bytes]) -> None:
         raise CommitFailed("the table is locked")
-
-    def close(self) -> None: ...
 
 
 @pytest.mark.parametrize("stage", ["before the savepoint is whole", "behind it"])

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.e2e.files import hidden_files
 from tests.e2e.journal import Latch
 from tests.e2e.watch import until
+from tests.spark.batch_sinks import Table
 from tidegate import (
     ConfigError,
     Configuration,
@@ -22,7 +23,6 @@ from tidegate import (
     WatermarkStrategy,
 )
 from tidegate.api.coordinator import CoordinatorContext
-from tidegate.api.sink import Prepared, WriterContext
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.config import execution
 from tidegate.connectors import FileSink
@@ -37,30 +37,6 @@ pytestmark = pytest.mark.slow
 def batch(spark: SparkSession) -> StreamExecutionEnvironment:
     env = StreamExecutionEnvironment.on_spark(spark, 1)
     return env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-
-
-class Table:
-    """A sink whose commits, and whatever else a test replaces, do nothing."""
-
-    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> "Table":
-        return self
-
-    def committer(self) -> "Table":
-        return self
-
-    def write(self, batch: object) -> None: ...
-
-    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        return Prepared((b"rows",))
-
-    def snapshot(self, checkpoint: int) -> Sequence[bytes]:
-        return ()
-
-    def commit(self, committables: Sequence[bytes]) -> None: ...
-
-    def close(self) -> None: ...
-
-    def clean_up(self, job: JobId) -> None: ...
 
 
 def test_a_savepoint_at_the_end_needs_a_folder(spark: SparkSession) -> None:

@@ -23,10 +23,9 @@ from tidegate.errors import ConfigError
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 
 INTERVAL_MIN_MS: Final = 10
+"""A shorter interval is refused, and 0 is none; Flink's ``MINIMAL_CHECKPOINT_TIME``."""
 _NEVER_MS: Final = 2**63 - 1
 """Flink's interval of a job without periodic checkpoints, Java's Long.MAX_VALUE."""
-
-"""A shorter interval is refused, and 0 is none; Flink's ``MINIMAL_CHECKPOINT_TIME``."""
 INTERVAL_REMEDY: Final = (
     "Give more, such as '10 s' or 10_000 milliseconds, or leave checkpointing off by setting no "
     "interval."

@@ -22,6 +22,7 @@ from flinkformat.frozen import frozen
 from tidegate.api import ship
 from tidegate.api.rows.batches import shown
 from tidegate.config.spans import Span, millis_of
+from tidegate.connectors.shares import restored_splits
 from tidegate.errors import UserError, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 
@@ -136,7 +137,7 @@ class PollingEnumerator:
         self._found = bool(restored)
         self._waited_ms = 0
         if restored:
-            self._deal(_restored(restored))
+            self._deal(restored_splits(PollingSplit, restored))
 
     def start(self) -> None:
         if not self._found:
@@ -194,15 +195,6 @@ class PollingEnumerator:
     def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
     def close(self) -> None: ...
-
-
-def _restored(data: bytes) -> list[PollingSplit]:
-    """Splits that no reader had. Raises RestoreRefused unless it is a list of such splits."""
-    name = "a list of splits"
-    left = cast("list[PollingSplit]", ship.restored(list, data, name=name))
-    for split in left:
-        ship.of_kind(PollingSplit, split, name=name)
-    return left
 
 
 class PollingReader:

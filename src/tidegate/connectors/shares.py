@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tidegate.api import ship
 from tidegate.errors import ConfigError
@@ -64,7 +64,7 @@ class SplitListEnumerator(Generic[Split]):
         self._share = max(1, math.ceil(len(splits) / context.parallelism))
         self._left = list(splits)
         if restored is not None:
-            self._left = _restored(splits, restored)
+            self._left = restored_splits(type(splits[0]) if splits else object, restored)
 
     def start(self) -> None: ...
 
@@ -88,12 +88,12 @@ class SplitListEnumerator(Generic[Split]):
     def close(self) -> None: ...
 
 
-def _restored(splits: Sequence[Split], data: bytes) -> list[Split]:
-    """Splits that were left. Raises RestoreRefused unless it is a list of such splits."""
+def restored_splits(kind: type, data: bytes) -> list[Any]:
+    """Splits that were left. Raises RestoreRefused unless it is a list of splits of that kind."""
     name = "a list of splits"
-    left = cast("list[Split]", ship.restored(list, data, name=name))
-    for split in left if splits else ():
-        ship.of_kind(type(splits[0]), split, name=name)
+    left = cast("list[Any]", ship.restored(list, data, name=name))
+    for split in left:
+        ship.of_kind(kind, split, name=name)
     return left
 
 

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from tidegate.model.ids import JobId
 
 METADATA: Final = "_metadata"
+"""Name of the file that makes a checkpoint of a folder."""
+
 COMMITTED: Final = "committed"
 """A file beside a batch's metadata: all that it holds for sinks to commit has been committed.
 
 No batch may ask for it again: files may have been moved on, and transactions forgotten.
 """
-"""Name of the file that makes a checkpoint of a folder."""
 
 SHARED: Final = "shared"
 TASK_OWNED: Final = "taskowned"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.errors import TidegateError
 from tidegate.model.settings import (
@@ -79,14 +79,29 @@ class MetricReporting:
         """Reports a last time, and ends. Blocking."""
         with self._lock:
             self._over.set()
-        until_s = self._clock.precise_s() + _END_S
-        for each in self._all:
-            left_s = max(until_s - self._clock.precise_s(), 0.0)
-            each.end(min(left_s, _FAILED_END_S) if each.failed else left_s)
+        end_all(self._all, self._clock)
 
     def _close(self) -> None:
         for each in self._all:
             each.end(0.0)
+
+
+class Ending(Protocol):
+    """A reporter with its thread. failed: its receiver has not taken what came last."""
+
+    failed: bool
+
+    def end(self, wait_s: float) -> None:
+        """Waits for its end, so long at most."""
+        ...
+
+
+def end_all(reporting: Sequence[Ending], clock: Clock) -> None:
+    """Waits for the last reports, for all together as long as the end of a job may. Blocking."""
+    until_s = clock.precise_s() + _END_S
+    for each in reporting:
+        left_s = max(until_s - clock.precise_s(), 0.0)
+        each.end(min(left_s, _FAILED_END_S) if each.failed else left_s)
 
 
 class _Reporting:

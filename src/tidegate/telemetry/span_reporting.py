@@ -7,6 +7,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from tidegate.telemetry.reporting import end_all
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,12 +20,6 @@ if TYPE_CHECKING:
 
 WAITING_MAX: Final = 1_000
 """Spans that wait for a receiver; older ones are dropped."""
-
-_END_S: Final = 10.0
-"""How long the end of a job waits for the last spans."""
-
-_FAILED_END_S: Final = 0.5
-"""How long it waits for a reporter whose receiver has not answered before."""
 
 
 class SpanReporting:
@@ -51,10 +47,7 @@ class SpanReporting:
         """Reports what waits, and ends. Blocking."""
         for each in self._all:
             each.is_over()
-        until_s = self._clock.precise_s() + _END_S
-        for each in self._all:
-            left_s = max(until_s - self._clock.precise_s(), 0.0)
-            each.end(min(left_s, _FAILED_END_S) if each.failed else left_s)
+        end_all(self._all, self._clock)
 
 
 class _Reporting:
