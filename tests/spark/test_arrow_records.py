@@ -49,10 +49,24 @@ TEXTS: dict[str, pa.Array] = {
     "nothing": pa.nulls(4),
     "time": pa.array([NOW, None, NOW, NOW], pa.timestamp("ms", "Europe/Berlin")),
 }
+WITHIN: dict[str, pa.Array] = {
+    "list": pa.array([[1], None, [], [2, None]]),
+    "large": pa.array([["a"], None, [], ["b"]], pa.large_list(pa.string())),
+    "pair": pa.array([[1, 2], None, [3, 4], [5, None]], pa.list_(pa.int8(), 2)),
+    "struct": pa.array([{"a": 1, "b": [0.5]}, None, {"a": None, "b": None}, {"a": 2, "b": []}]),
+    "map": pa.array([[("a", 1)], None, [], [("b", None)]], pa.map_(pa.string(), pa.int64())),
+}
+DICTIONARIES: dict[str, pa.Array] = {
+    "texts": pa.array(["a", None, "b", "a"]).dictionary_encode(),
+    "dates": pa.array([1, None, 2, 1], pa.int32()).view(pa.date32()).dictionary_encode(),
+    "ranks": pa.array([1, None, 2, 1], pa.dictionary(pa.int8(), pa.int64(), ordered=True)),
+}
 OTHERS: dict[str, pa.Array] = {
-    "list": pa.array([[1], None, [], [2, 3]]),
-    "struct": pa.array([{"a": 1}, None, {"a": None}, {"a": 2}]),
-    "dictionary": pa.array(["a", None, "b", "a"]).dictionary_encode(),
+    "times": pa.array([[NOW], None, [], [NOW]], pa.list_(pa.timestamp("ns", "UTC"))),
+    "twice": pa.StructArray.from_arrays([pa.array([1, 2, 3, 4])] * 2, ["a", "a"]),
+    "dictionaries": pa.array(
+        [["a"], None, [], ["b"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))
+    ),
 }
 
 
@@ -72,7 +86,9 @@ def through_the_shuffle(given: ArrowBatch) -> list[Any]:
     return [came for came in reader.read(in_order) if came.batch is not None]
 
 
-@pytest.mark.parametrize("columns", [NUMBERS, NUMBERS | TEXTS, NUMBERS | TEXTS | OTHERS])
+@pytest.mark.parametrize(
+    "columns", [NUMBERS, NUMBERS | TEXTS, WITHIN, DICTIONARIES, NUMBERS | TEXTS | OTHERS]
+)
 def test_rows_come_in_the_order_of_their_times_with_all_that_they_had(
     columns: dict[str, pa.Array],
 ) -> None:
@@ -84,12 +100,40 @@ def test_rows_come_in_the_order_of_their_times_with_all_that_they_had(
     assert found.schema == batch.schema
     for name, expected in zip(batch.schema.names, batch.take(pa.array(order)).columns, strict=True):
         column = found.column(name)
+        if pa.types.is_dictionary(column.type):
+            column, expected = column.dictionary_decode(), expected.dictionary_decode()
         assert str(column) == str(expected) if name == "float32" else column.equals(expected), name
     assert [time for each in came for time in each.batch.timestamps_ms] == TIMES[order].tolist()
     assert [at for each in came for at in each.batch.key_groups] == GROUPS[order].tolist()
     assert {each.batch.key_column for each in came} == {"key"}
     assert came[-1].time_ms == 5_000
-    assert len(came) == (3 if "list" in columns else 1)
+    assert len(came) == (3 if "times" in columns else 1)
+
+
+def test_rows_of_a_dictionary_do_not_each_bring_all_of_it_along() -> None:
+    texts = pa.array([f"text {n}" for n in range(5_000)])
+    column = pa.DictionaryArray.from_arrays(np.arange(200, dtype=np.int32), texts)
+    batch = pa.record_batch({"key": pa.array(range(200)), "text": column})
+    writer = ShuffleWriter(0, 0)
+    writer.arrow(ArrowBatch(batch, np.arange(200), "key", GROUPS.repeat(50)), edge=0, target=0)
+    assert writer.waiting_bytes < 20_000
+
+
+def test_a_dictionary_of_all_senders_may_have_more_than_each_could_number() -> None:
+    kind = pa.dictionary(pa.int8(), pa.string())
+    texts = pa.array([f"text {n}" for n in range(300)])
+    writer, reader = ShuffleWriter(0, 0), ShuffleReader()
+    for start in range(0, 300, 100):
+        part = texts.slice(start, 100)
+        batch = pa.record_batch({"text": part.cast(kind)})
+        stamps = np.arange(start, start + 100)
+        writer.arrow(ArrowBatch(batch, stamps, None, None), edge=0, target=0)
+    writer.said([], [0])
+    [rows] = writer.take()
+    came = [each.batch for each in reader.read(rows) if each.batch is not None]
+    assert {each.batch.schema.field("text").type for each in came} == {kind}
+    assert [text for each in came for text in each.batch["text"].to_pylist()] == texts.to_pylist()
+    assert [int(at) for each in came for at in each.timestamps_ms] == list(range(300))
 
 
 def timed_table(env: StreamExecutionEnvironment) -> DataStream[Any]:

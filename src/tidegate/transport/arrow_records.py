@@ -1,8 +1,9 @@
 """Rows of Arrow batches as records of their own, which Spark can put in order, and back.
 
 Columns of numbers, truth values and times lie in the bytes of a record one after another, as NumPy
-has them. Rows with texts, bytes and decimals among them are pickles. Both give the same columns
-again, to the bit and in their types; the layout of the records says which.
+has them. Rows with other values among them are pickles. Both give the same columns again, to the
+bit and in their types; the layout of the records says which. Only a column of a dictionary gets
+another one, of the values that its batch has.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from flinkformat.frozen import frozen
 from tidegate.model.elements import ArrowBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 _GROUP: Final = "group"
@@ -61,10 +64,29 @@ def arrow_records(layout: ArrowLayout, batch: ArrowBatch) -> pa.Array:
     return binaries(records)
 
 
-def arrow_rows(layout: ArrowLayout, data: pa.Array, times: NDArray[np.int64]) -> ArrowBatch:
-    """The batch of the rows whose bytes these are."""
+def arrow_rows(
+    layout: ArrowLayout, data: pa.Array, times: NDArray[np.int64]
+) -> Iterator[ArrowBatch]:
+    """Yields the rows whose bytes these are.
+
+    In several batches where a dictionary of all their values has more than its type can number.
+    """
     schema = pa.ipc.read_schema(pa.py_buffer(layout.schema))
-    numbers = [_number_type(kind) or kind for kind in schema.types]
+    try:
+        yield _rows(layout, schema, data, times)
+    except pa.ArrowInvalid:
+        if len(data) == 1 or not any(map(pa.types.is_dictionary, schema.types)):
+            raise
+        half = len(data) // 2
+        for part in (slice(half), slice(half, None)):
+            yield from arrow_rows(layout, data[part], times[part])
+
+
+def _rows(
+    layout: ArrowLayout, schema: pa.Schema, data: pa.Array, times: NDArray[np.int64]
+) -> ArrowBatch:
+    kinds = [_values_type(kind) for kind in schema.types]
+    numbers = [_number_type(kind) or kind for kind in kinds]
     if layout.kinds is None:
         *values, own = zip(*(pickle.loads(each.as_buffer()) for each in data), strict=True)
         groups = np.array(own, np.int16)
@@ -78,8 +100,11 @@ def arrow_rows(layout: ArrowLayout, data: pa.Array, times: NDArray[np.int64]) ->
         ]
     made = [
         each if each.type == kind else each.view(kind)
-        for each, kind in zip(columns, schema.types, strict=True)
+        for each, kind in zip(columns, kinds, strict=True)
     ]
+    for at, kind in enumerate(schema.types):
+        if kind != kinds[at]:
+            made[at] = made[at].dictionary_encode().cast(kind)
     batch = pa.RecordBatch.from_arrays(made, schema=schema)
     keyed = layout.key_column is not None
     return ArrowBatch(batch, times, layout.key_column, groups if keyed else None)
@@ -114,8 +139,15 @@ def _number_type(kind: pa.DataType) -> pa.DataType | None:
     return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
+def _values_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values themselves, where a column has them by way of a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def _numbers(column: pa.Array) -> pa.Array:
     """A column of times as numbers, which Python has for any of them."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     kind = _number_type(column.type)
     return column if kind is None else column.view(kind)
 
@@ -132,8 +164,22 @@ def _kind(kind: pa.DataType) -> str | None:
 def _is_plain(kind: pa.DataType) -> bool:
     """True if values of a type become the same values again by way of Python."""
     is_a = pa.types
+    if is_a.is_dictionary(kind):
+        return not is_a.is_nested(kind.value_type) and _is_plain(kind.value_type)
+    if is_a.is_struct(kind):
+        names = [field.name for field in kind]
+        return len(names) == len(set(names)) and all(_is_plain_within(each.type) for each in kind)
+    if is_a.is_map(kind):
+        return _is_plain_within(kind.key_type) and _is_plain_within(kind.item_type)
+    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
+        return _is_plain_within(kind.value_type)
     texts = is_a.is_string(kind) or is_a.is_large_string(kind)
     data = is_a.is_binary(kind) or is_a.is_large_binary(kind) or is_a.is_fixed_size_binary(kind)
     return (
         _kind(kind) is not None or texts or data or is_a.is_decimal128(kind) or is_a.is_null(kind)
     )
+
+
+def _is_plain_within(kind: pa.DataType) -> bool:
+    """True if values of a type do within lists and structs, where no time is made a number."""
+    return _number_type(kind) is None and not pa.types.is_dictionary(kind) and _is_plain(kind)

@@ -194,16 +194,8 @@ class ShuffleWriter:
 
     def batch(self, batch: Batch, edge: int, target: int) -> None:
         """Writes a batch as it is, in pieces if it is large. target: the subtask that it is for."""
-        data = b"".join(bytes(part) for part in encode(batch))
-        pieces = min(-(-len(data) // ROW_BYTES), len(batch))
-        if pieces <= 1:
+        for data in _whole(batch):
             self._add_one(target, edge, data)
-            return
-        del data
-        step = -(-len(batch) // pieces)
-        for start in range(0, len(batch), step):
-            piece = batch.piece(start, min(start + step, len(batch)))
-            self._add_one(target, edge, b"".join(bytes(part) for part in encode(piece)))
 
     def records(self, batch: RowBatch, edge: int, target: int) -> None:
         """Writes records that have event times, one by one."""
@@ -234,9 +226,9 @@ class ShuffleWriter:
         ordered, times = arrow_take(batch, order), stamps[order]
         starts = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(batch)]
         for start, stop in pairwise(starts):
-            data = b"".join(bytes(part) for part in encode(ordered.piece(start, stop)))
-            at = pa.array(times[start : start + 1], pa.int64())
-            self._add(target, edge, at, WHOLE, pa.array([data], pa.binary()))
+            for data in _whole(ordered.piece(start, stop)):
+                at = pa.array(times[start : start + 1], pa.int64())
+                self._add(target, edge, at, WHOLE, pa.array([data], pa.binary()))
 
     def said(self, said: Sequence[Said], targets: Sequence[int], *, to_all: bool = False) -> None:
         """Writes words for the first of these subtasks, so that each reaches the driver once.
@@ -318,6 +310,20 @@ class ShuffleWriter:
         return (((rank << _SUBTASK_BITS) + self._subtask) << _ROW_BITS) + before
 
 
+def _whole(batch: Batch) -> Iterator[bytes]:
+    """The bytes of a batch, of pieces of it if it is large."""
+    data = b"".join(bytes(part) for part in encode(batch))
+    pieces = min(-(-len(data) // ROW_BYTES), len(batch))
+    if pieces <= 1:
+        yield data
+        return
+    del data
+    step = -(-len(batch) // pieces)
+    for start in range(0, len(batch), step):
+        piece = batch.piece(start, min(start + step, len(batch)))
+        yield b"".join(bytes(part) for part in encode(piece))
+
+
 def _cut(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Rows of Spark in parts that are not large."""
     step = max(1, len(rows) * ROW_BYTES // max(rows.nbytes, 1))
@@ -385,9 +391,11 @@ class ShuffleReader:
             else:
                 layout = self._layouts[form - _FORMS]
                 if isinstance(layout, ArrowLayout):
-                    batch = arrow_rows(layout, rows.column(4), times)
-                else:
-                    batch = self._columns(rows.column(4), times, layout)
+                    for piece in arrow_rows(layout, rows.column(4), times):
+                        last_ms = cast("NDArray[np.int64]", piece.timestamps_ms)[-1]
+                        yield Came(edge, piece, time_ms=int(last_ms))
+                    return
+                batch = self._columns(rows.column(4), times, layout)
             yield Came(edge, batch, time_ms=int(times[-1]))
 
     def _learn(self, layouts: Mapping[int, Layout | ArrowLayout]) -> None:
