@@ -24,6 +24,8 @@ from tidegate import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
     Time,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
     WithPreCommitTopology,
 )
 from tidegate.api.rows.batches import as_rows
@@ -62,6 +64,27 @@ def test_calls_under_way_as_the_rows_of_a_micro_batch_end_are_in_its_output(
         batches(spark.createDataFrame(rows, "n long").coalesce(1), number)
         found = sorted(row["n"] for row in committed_rows(tmp_path / "out"))
         assert found == [10 * before + each for before in range(number + 1) for each in range(5)]
+
+
+def test_results_of_calls_under_way_bring_event_time_as_far_as_they_do(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    env = batch(spark).end_with_savepoint(tmp_path / "savepoints")
+    rows = env.from_collection([{"n": 1_000 * n} for n in range(3)]).uid("rows")
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+        lambda row, _: row["n"]
+    )
+    called = AsyncDataStream.ordered_wait(rows, Slow(), Time.seconds(60), capacity=100).uid("slow")
+    windows = (
+        called.assign_timestamps_and_watermarks(strategy)
+        .key_by(lambda row: 0)
+        .window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    )
+    sums = windows.reduce(lambda one, other: one).uid("windows")
+    schema = pa.schema([("n", pa.int64())])
+    sums.sink_to(FileSink.parquet(tmp_path / "out", schema)).uid("files")
+    env.execute("calls before watermarks")
+    assert sorted(row["n"] for row in committed_rows(tmp_path / "out")) == [0, 1_000]
 
 
 class Writer:

@@ -310,7 +310,10 @@ class StageHost:
 
 
 class StageTask:
-    """One subtask of a stage, from its first row to its last. telling: to the driver."""
+    """One subtask of a stage, from its first row to its last.
+
+    telling: to the driver. place: which of its tries Spark runs, and where.
+    """
 
     def __init__(
         self, stage: Stage, deployment: Deployment, telling: Telling, place: SparkTask
@@ -532,15 +535,20 @@ class StageTask:
 
     def _stop(self, barrier: Barrier) -> Iterator[pa.RecordBatch]:
         """Event time ends where its input ends, and the operators go into the snapshot."""
-        subtask, host = self._subtask, self._host
+        subtask, host, chain = self._subtask, self._host, self._subtask.chain
+
+        def rests() -> bool:
+            # Calls under way would be begun anew by whoever goes on, and output hang on the clock.
+            return chain.idle and chain.drained
+
         if subtask.input.is_source:
-            yield from self._go_on(lambda: subtask.ending.has_come)
+            yield from self._go_on(lambda: subtask.ending.has_come and rests())
         else:
             self._advance(None)
-            yield from self._go_on(lambda: not subtask.input.gate.readable and subtask.chain.idle)
+            gate = subtask.input.gate
+            yield from self._go_on(lambda: not gate.readable and rests())
         self._on_loop(self._last_beat())
-        # Calls under way would be begun anew by whoever goes on, and the output hang on the clock.
-        yield from self._go_on(lambda: subtask.chain.idle and subtask.chain.drained)
+        yield from self._go_on(rests)
         # Of a checkpoint too: what came behind it would be in no snapshot.
         subtask.ending.when.stop = barrier.checkpoint
         if subtask.input.is_source:
