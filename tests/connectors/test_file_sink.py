@@ -250,7 +250,7 @@ def test_all_that_a_job_has_hidden_is_deleted_once_it_is_over(
     kept = [mine.part(1), hidden(other.part(1)), ".part-of-another-kind.inprogress"]
     for name in (*kept, hidden(mine.part(2)), hidden(mine.part(3, "bucket"))):
         (out / name).touch()
-    sink.clean_up(JobId("0" * 32))
+    sink.clean_up([JobId("0" * 32)])
     assert sorted(each.name for each in out.rglob("*") if each.is_file()) == sorted(kept)
 
 

@@ -1,6 +1,6 @@
 """A sink for tests of what a batch's driver does with one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tidegate.api.sink import Prepared, WriterContext
 from tidegate.model.ids import JobId
@@ -27,4 +27,4 @@ class Table:
 
     def close(self) -> None: ...
 
-    def clean_up(self, job: JobId) -> None: ...
+    def clean_up(self, jobs: Collection[JobId]) -> None: ...

@@ -1,7 +1,7 @@
 """Ends of a batch on Spark: the user's code in its driver that exits, hangs or raises."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from tidegate.connectors import FileSink
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.runtime import load_runtime
 from tidegate.model.ids import JobId
+from tidegate.spark.batch import job as job_module
 from tidegate.spark.batch.final_snapshot import FinalSavepoint, FinalSnapshot
+from tidegate.spark.batch.job import StagedInputs
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +75,7 @@ def test_code_in_the_driver_that_exits_fails_the_batch(spark: SparkSession) -> N
 
 
 class ExitsLate(Table):
-    def clean_up(self, job: JobId) -> None:
+    def clean_up(self, jobs: Collection[JobId]) -> None:
         sys.exit("no table")
 
 
@@ -111,7 +113,7 @@ class CleansUpForEver(Table):
     def __init__(self, held: Latch) -> None:
         self.held = held
 
-    def clean_up(self, job: JobId) -> None:
+    def clean_up(self, jobs: Collection[JobId]) -> None:
         self.held.set()
         self.held.wait()
 
@@ -185,6 +187,37 @@ def test_a_savepoint_that_hangs_ends_with_the_job_and_is_whole_once_it_goes_on(
     held.release()
     until(lambda: len(list(tmp_path.rglob("_metadata"))) == 1, "the metadata is there")
     assert hidden_files(out) and not visible_files(out)
+
+
+def test_a_cancelled_batch_deletes_its_output_though_its_input_cannot_be_deleted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleting, reading = Latch(tmp_path / "deleting"), Latch(tmp_path / "reading")
+
+    def hangs(inputs: StagedInputs) -> None:
+        deleting.set()
+        deleting.wait()
+
+    def waits(n: int) -> dict[str, int]:
+        if n == 50_000:
+            reading.set()
+            reading.wait()
+        return {"n": n}
+
+    monkeypatch.setattr(StagedInputs, "delete", hangs)
+    monkeypatch.setattr(job_module, "_CLEAN_UP_S", 0)
+    out = tmp_path / "out"
+    env = batch(spark)
+    env.from_sequence(1, 50_000).map(waits).sink_to(FileSink.json(out))
+    client = env.execute_async("is cancelled")
+    until(lambda: reading.is_set and bool(hidden_files(out)), "a part is begun")
+    client.cancel()
+    reading.release()
+    until(lambda: deleting.is_set, "its input is deleted")
+    with pytest.raises(JobCanceled):
+        client.get_job_execution_result().result(30)
+    assert not hidden_files(out)
+    deleting.release()
 
 
 class Raises(Table):

@@ -14,7 +14,7 @@ from tidegate.spark.access.access import tries_of
 from tidegate.spark.session import (
     check_can_shuffle,
     gone,
-    is_stopped,
+    has_gone,
     local_master,
     lost,
     session_for,
@@ -50,8 +50,11 @@ Caused by: java.lang.OutOfMemoryError: Java heap space"""
 
 
 def test_the_end_of_a_session_is_told_as_that_and_speaks_of_memory() -> None:
-    assert is_stopped("Job 3 cancelled because SparkContext was shut down")
-    assert not is_stopped("Job aborted due to stage failure")
+    access: Any = SimpleNamespace(gone=lambda error: isinstance(error, OSError))
+    assert has_gone(access, RuntimeError("Job 3 cancelled because SparkContext was shut down"))
+    assert has_gone(access, RuntimeError("StatusCode.UNAVAILABLE: failed to connect"))
+    assert has_gone(access, ConnectionRefusedError())
+    assert not has_gone(access, RuntimeError("Job aborted due to stage failure"))
     assert "memory" in gone("Run it again.").remedy
 
 

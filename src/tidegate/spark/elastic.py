@@ -44,8 +44,7 @@ from tidegate.spark.batch.listening import DriverPlace
 from tidegate.spark.session import (
     check_can_shuffle,
     gone,
-    is_gone,
-    is_stopped,
+    has_gone,
     lost,
     session_for,
 )
@@ -134,7 +133,9 @@ class SparkRuntime:
             tell_of_plain_rpc(access, process_log().bind(job=graph.name))
         if shuffles:
             ending = self._ending or self._savepoint_at_end()
-            if self._configuration.get(RESTART_STRATEGY) not in (None, "disable"):
+            # Micro-batches, which name their ending, would say so again with each.
+            restarts = self._configuration.get(RESTART_STRATEGY) not in (None, "disable")
+            if restarts and self._ending is None:
                 process_log().bind(job=graph.name).warning(
                     "restart-strategy.type is not heeded in a batch over Spark's shuffle: Spark "
                     "runs a task again, spark.task.maxFailures times in all"
@@ -306,11 +307,11 @@ class ElasticProvider:
         if any(sign in text for sign in _CANCELLED):
             if not self._released.is_set() and self._ended is not None:
                 self._ended("Spark's job was cancelled from outside")
-        elif self._access.gone(error) or is_stopped(text):
+        elif has_gone(self._access, error):
             self._missed(request, gone(_ANEW), final=True)
         else:
             ended = lost("Spark ended the slot's task", text)
-            self._missed(request, ended, final=isinstance(ended, NodeUnfit) or is_gone(text))
+            self._missed(request, ended, final=isinstance(ended, NodeUnfit))
 
     def _missed(self, request: str, error: TidegateError, *, final: bool = False) -> None:
         if not self._released.is_set() and self._failed is not None:

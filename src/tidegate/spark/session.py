@@ -201,9 +201,10 @@ def lost(what: str, text: str) -> SlotLost:
     return SlotLost(f"{what}: {(reasons or lines or [''])[-1][:500]}", remedy=remedy)
 
 
-def is_stopped(text: str) -> bool:
-    """True if a call of Spark has failed because its session was stopped. text: of the error."""
-    return any(sign in text for sign in _STOPPED)
+def has_gone(access: SparkAccess, error: Exception) -> bool:
+    """True if a call of Spark has failed since its JVM, or its session, is there no more."""
+    text = str(error)
+    return access.gone(error) or any(sign in text for sign in (*_STOPPED, *_GONE))
 
 
 def gone(remedy: str) -> SlotLost:
@@ -212,8 +213,3 @@ def gone(remedy: str) -> SlotLost:
         "Spark's JVM is gone, or its session was stopped",
         remedy=f"See why it ended, such as for lack of memory. {remedy}",
     )
-
-
-def is_gone(text: str) -> bool:
-    """True if Spark Connect has lost the session, so that no other task will run in it."""
-    return any(each in text for each in _GONE)

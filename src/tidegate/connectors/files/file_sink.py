@@ -17,7 +17,7 @@ from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import pyarrow as pa
 
@@ -121,11 +121,11 @@ class FileSink:
         except StorageFailed as error:
             raise ConfigError(error.what, where=error.where, remedy=error.remedy) from error
 
-    def clean_up(self, job: JobId) -> None:
-        """Deletes all hidden parts of a job that is over. Raises StorageFailed."""
+    def clean_up(self, jobs: Collection[JobId]) -> None:
+        """Deletes all hidden parts of jobs that are over. Raises StorageFailed."""
         store = Stores().open(self.folder)
         names = [info.path for info in store.list()]
-        store.delete(list(hidden_parts(names, self.prefix, job)))
+        store.delete(list(hidden_parts(names, self.prefix, jobs)))
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
         suffix = self.encoding.suffix if self.suffix is None else self.suffix

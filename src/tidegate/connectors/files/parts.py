@@ -63,9 +63,9 @@ class PartNames:
                     yield name
 
 
-def hidden_parts(names: Iterable[str], prefix: str, job: JobId) -> Iterator[str]:
-    """The hidden parts among these names that sinks of a job have begun."""
-    begin = f".{prefix}-{job[:_JOB_DIGITS]}-"
+def hidden_parts(names: Iterable[str], prefix: str, jobs: Iterable[JobId]) -> Iterator[str]:
+    """The hidden parts among these names that sinks of these jobs have begun."""
+    begin = tuple(f".{prefix}-{job[:_JOB_DIGITS]}-" for job in jobs)
     for name in names:
         base = name.rpartition("/")[2]
         if base.startswith(begin) and base.endswith(_HIDDEN_END):

@@ -26,7 +26,7 @@ from tidegate.operators.failures import user_code_failed
 from tidegate.operators.sinks.hosted_writer import HostedWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 
     from tidegate.api.functions import SnapshotContext
     from tidegate.api.operator import OperatorContext, Output, Steps
@@ -256,11 +256,11 @@ class SinkHost(Operator):
         """A new committer of what its writers prepare; None if nothing has to be done."""
         return self._sink.committer()
 
-    def clean_up(self, job: JobId) -> None:
-        """Deletes what attempts of a job have left that is over. Raises StorageFailed."""
+    def clean_up(self, jobs: Collection[JobId]) -> None:
+        """Deletes what attempts of jobs have left that are over. Raises StorageFailed."""
         clean_up = getattr(self._sink, "clean_up", None)
         if clean_up is not None:
-            clean_up(job)
+            clean_up(jobs)
 
     @property
     def delivery(self) -> Delivery:

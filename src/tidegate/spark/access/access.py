@@ -229,20 +229,24 @@ def cores_of(master: str) -> int | None:
 
     For ``*`` it is the number of cores that Spark's JVM sees.
     """
-    if not master.startswith("local["):
-        return 1 if master == "local" else None
-    threads = master.removeprefix("local[").split("]")[0].split(",")[0]
+    threads, _ = _local(master) or ("*", 1)
     return None if threads == "*" else int(threads)
 
 
 def tries_of(access: SparkAccess) -> int:
     """How often Spark runs a task that fails, in all; on a local master its second number."""
-    master = access.master
+    local = _local(access.master)
+    return int(access.setting("spark.task.maxFailures", "4")) if local is None else local[1]
+
+
+def _local(master: str) -> tuple[str, int] | None:
+    """Threads of a local master, and how often it runs a task; None for another one."""
     if master == "local":
-        return 1
-    if master.startswith("local["):
-        return int(master.removeprefix("local[").split("]")[0].partition(",")[2] or 1)
-    return int(access.setting("spark.task.maxFailures", "4"))
+        return "1", 1
+    if not master.startswith("local["):
+        return None
+    threads, _, tries = master.removeprefix("local[").split("]")[0].partition(",")
+    return threads, int(tries or 1)
 
 
 def check_cores(access: SparkAccess, slots: int) -> None:

@@ -14,7 +14,7 @@ from tidegate.slot.loop.beside import DaemonThreads
 from tidegate.slot.subtask.chain import log_failed_close
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidegate.api.sink import Committer
     from tidegate.graph.job_graph import JobGraph
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.watched_calls import WatchedCalls
 
 
-def clean_sinks(graph: JobGraph, job: JobId) -> None:
-    """Deletes what attempts of a job's tasks have left, none of which runs or is needed any more.
+def clean_sinks(graph: JobGraph, jobs: Collection[JobId]) -> None:
+    """Deletes what attempts of the tasks of jobs have left, none of which runs or is needed.
 
     Raises StorageFailed.
     """
+    if not jobs:
+        return
     for vertex in graph.topology.vertices:
         for operator in graph.plan(vertex.id).operators:
             if isinstance(operator, SinkHost):
-                operator.clean_up(job)
+                operator.clean_up(jobs)
 
 
 def commit_all(

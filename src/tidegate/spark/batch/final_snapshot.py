@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from flinkformat.frozen import frozen
 from flinkformat.snapshots import SavepointFormatType
@@ -78,12 +78,13 @@ class FinalSnapshot:
     """One snapshot that is under way.
 
     barrier: the last element of each task's input. job: for whom its files are kept. settings: how
-    tasks write them. stays: its metadata may be there, so that nothing may be deleted that it
-    names. registry: what files of older ones it may name. former: jobs that have tried to run the
+    tasks write them. stays: its metadata may be there or come, so that nothing may be deleted that
+    it names. registry: what files of older ones it may name. former: jobs that have tried to run the
     same batch before.
     """
 
     former: Sequence[JobId] = ()
+    _may_be_there_all_the_same: ClassVar = False
 
     def __init__(
         self,
@@ -120,8 +121,21 @@ class FinalSnapshot:
 
         event_times: how far event time has come, in milliseconds. again: a task has been run more
         than once, and may have left files. Raises StorageFailed, and CheckpointAborted where a
-        share names a file that nobody has.
+        share names a file that nobody has; `stays` says what that leaves.
         """
+        try:
+            told = self._told(shares)
+            facts = {
+                "job_name": self._graph.name,
+                "versions": versions(),
+                EVENT_TIMES: {vertex.hex(): ms for vertex, ms in event_times.items()},
+            }
+            self._write(told.metadata(coordinators, facts, self.properties, hooks), again=again)
+        except BaseException:
+            self.stays = self._may_be_there_all_the_same
+            raise
+
+    def _told(self, shares: Sequence[CheckpointAcknowledged]) -> Acknowledgements:
         executions = tuple(share.execution for share in shares)
         plan = CheckpointPlan((), executions, (), ())
         told = Acknowledgements(self.barrier.checkpoint, plan, self._graph.topology)
@@ -129,16 +143,10 @@ class FinalSnapshot:
             told.add(share, self._registered(share))
         for state in told.states():
             told.checksums.update(self.registry.checksums(state))
-        facts = {
-            "job_name": self._graph.name,
-            "versions": versions(),
-            EVENT_TIMES: {vertex.hex(): ms for vertex, ms in event_times.items()},
-        }
-        self._write(told.metadata(coordinators, facts, self.properties, hooks), again=again)
+        return told
 
     def _write(self, metadata: CheckpointMetadata, *, again: bool) -> None:
         write_snapshot(self.storage, metadata, self.path)
-        self.stays = True
 
     def _registered(self, share: CheckpointAcknowledged) -> dict[OperatorId, SubtaskState] | None:
         """The state of a share, without placeholders."""
@@ -204,9 +212,11 @@ class CheckpointSeries:
 class SeriesCheckpoint(FinalSnapshot):
     """A checkpoint of a series, in the form of its tasks' state backend.
 
-    job: that tries to run its batch. before: the one that the batch started from. Raises
-    StorageFailed.
+    job: that tries to run its batch. before: the one that the batch started from. A write that
+    fails may have happened all the same; then the next try commits. Raises StorageFailed.
     """
+
+    _may_be_there_all_the_same = True
 
     def __init__(
         self,
@@ -245,8 +255,6 @@ class SeriesCheckpoint(FinalSnapshot):
 
     def _write(self, metadata: CheckpointMetadata, *, again: bool) -> None:
         there = self._there() if again or self._has_left else None
-        # A write that fails may have happened all the same; then the next try commits.
-        self.stays = True
         super()._write(metadata, again=again)
         try:
             self._delete_replaced()

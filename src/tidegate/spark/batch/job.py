@@ -40,7 +40,7 @@ from tidegate.spark.batch.stage import stage_function
 from tidegate.spark.batch.stage_plan import FramePartitions, Stage
 from tidegate.spark.batch.start import mark_committed
 from tidegate.spark.batch.watched_calls import WatchedCalls
-from tidegate.spark.session import MORE_MEMORY, gone, is_stopped, lost
+from tidegate.spark.session import MORE_MEMORY, gone, has_gone, lost
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -149,11 +149,10 @@ class BatchJob:
     def discard(self) -> None:
         """Delete what a job that has failed has left, once its tasks have ended.
 
-        Nothing, once its output is committed or in a snapshot that may be complete, by a call that
-        still hangs too.
+        Nothing, once its output is committed, or in a snapshot that may be complete.
         """
         snapshot = self._snapshot
-        if self._commits or self._calls.abandoned or (snapshot is not None and snapshot.stays):
+        if self._commits or (snapshot is not None and snapshot.stays):
             return
         self._free(self._clean_sinks, *(() if snapshot is None else (snapshot.discard,)))
 
@@ -201,6 +200,7 @@ class BatchJob:
             hooks, times = self._around.hook_states(barrier), self._event_times(said)
             states, again = self.coordinators.snapshot(barrier.checkpoint), self._ran_again(said)
             complete = partial(self._snapshot.complete, shares, states, hooks, times, again=again)
+            self._snapshot.stays = True  # also where nobody waits for the call any more
             self._calls.run(complete, "the metadata of its snapshot")
         self._commits = True
         try:
@@ -245,7 +245,7 @@ class BatchJob:
         self._free(self.coordinators.close)
 
     def _clean_sinks(self) -> None:
-        clean_sinks(self._graph, self._job)
+        clean_sinks(self._graph, [self._job])
 
     def _clean_up_tries(self) -> None:
         """Delete what other tries to run this batch have left: what one of them held is committed.
@@ -257,8 +257,8 @@ class BatchJob:
             jobs = self._snapshot.former
         elif self._ending is not None and self._start.snapshot is not None:
             jobs = tries(self._start.snapshot.pointer)
+        clean_sinks(self._graph, jobs)
         for job in jobs:
-            clean_sinks(self._graph, job)
             StagedInputs(self._graph, job, self._frames.operators).delete()
 
     def _free(self, *calls: Callable[[], object]) -> None:
@@ -305,7 +305,7 @@ class BatchJob:
         except Exception as error:  # Spark's, Py4J's: they have no kind in common
             if (ended_by := self._calls.ended_by) is not None:
                 raise ended_by from None
-            if self._access.gone(error) or is_stopped(str(error)):
+            if has_gone(self._access, error):
                 raise gone(f"{MORE_MEMORY} Then run the batch again.") from error
             raise lost("Spark could not run the job", str(error)) from error
         said: dict[SubtaskId, Said] = {}

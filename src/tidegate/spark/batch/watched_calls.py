@@ -26,13 +26,11 @@ class WatchedCalls:
     """Runs calls, each on a thread of its own, and waits for none once the job is to end.
 
     job: its name. ended_by: why the job is to end before its time; None where it is not.
-    abandoned: a call goes on for which nobody waits any more.
     """
 
     def __init__(self, job: str) -> None:
         self._job = job
         self.ended_by: TidegateError | None = None
-        self.abandoned = False
 
     def end(self, error: TidegateError) -> None:
         """The job is to end with this error; the first one counts. Any thread may call this."""
@@ -65,7 +63,6 @@ class WatchedCalls:
             if self.ended_by is not None:
                 grace_s -= _LOOK_S
                 if grace_s < 0:
-                    self.abandoned = True
                     raise self.ended_by
             if what and looks % _LOOKS_UNTOLD == 0:
                 log = process_log().bind(job=self._job)
