@@ -7,7 +7,7 @@ import re
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pyspark
 from pyspark.errors import PySparkRuntimeError
@@ -18,6 +18,9 @@ from tidegate.datastream.process.outside import is_submitted
 from tidegate.errors import ConfigError, NodeUnfit, SlotLost
 from tidegate.spark import daemon
 from tidegate.spark.access.access import access_to, is_connect
+
+if TYPE_CHECKING:
+    from tidegate.spark.access.access import SparkAccess
 
 _LACKS_TIDEGATE: Final = "No module named 'tidegate'"
 _OTHER_TIDEGATE: Final = re.compile(

@@ -79,8 +79,8 @@ class FinalSnapshot:
 
     barrier: the last element of each task's input. job: for whom its files are kept. settings: how
     tasks write them. stays: its metadata may be there or come, so that nothing may be deleted that
-    it names. registry: what files of older ones it may name. former: jobs that have tried to run the
-    same batch before.
+    it names. registry: what files of older ones it may name. former: jobs that have tried to run
+    the same batch before.
     """
 
     former: Sequence[JobId] = ()
