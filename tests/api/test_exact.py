@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -53,6 +54,15 @@ class Named(NamedTuple):
         ([(1,), (1.5,)], pa.list_(STRUCT)),
         ({"a": (1.5,)}, pa.map_(pa.string(), STRUCT)),
         ([{"key": "a", "value": 1.5}], pa.map_(pa.string(), pa.int64())),
+        ([1.5], pa.list_view(pa.int64())),
+        ([1.5], pa.large_list_view(pa.int64())),
+        ([NOON], pa.list_view(pa.date32())),
+        (pd.NaT, pa.date32()),
+        ([pd.NaT], pa.list_(pa.date64())),
+        (pd.Timestamp(1), pa.date32()),
+        (pd.Timestamp(1), pa.timestamp("us")),
+        (pd.Timestamp(1), pa.timestamp("s")),
+        (pd.Timedelta(1), pa.duration("us")),
     ],
 )
 def test_a_value_that_its_type_would_change_is_refused(value: object, kind: pa.DataType) -> None:
@@ -81,6 +91,10 @@ def test_a_value_that_its_type_would_change_is_refused(value: object, kind: pa.D
         ([(1, 2.0)], pa.map_(pa.int64(), pa.int64()), [(1, 2)]),
         ({"x": 1.0}, STRUCT, {"x": 1}),
         ({}, STRUCT, {"x": None}),
+        ([1.0, None], pa.list_view(pa.int64()), [1, None]),
+        (pd.Timestamp(1_000), pa.timestamp("us"), dt.datetime(1970, 1, 1, 0, 0, 0, 1)),  # noqa: DTZ001
+        (pd.Timestamp(1), pa.timestamp("ns"), pd.Timestamp(1)),
+        (pd.Timedelta(1_000), pa.duration("us"), dt.timedelta(microseconds=1)),
         ((1,), STRUCT, {"x": 1}),
         ([("x", 1)], STRUCT, {"x": 1}),
         (("ab", "cd"), TEXTS, {"a": "ab", "b": "cd"}),

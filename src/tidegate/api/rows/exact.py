@@ -16,8 +16,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_MICROS: Final = {"s": 1_000_000, "ms": 1_000}
-"""Microseconds in a unit of time that is coarser than Python's."""
+_MICROS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+"""Microseconds in the units of time that are coarser than those of pandas."""
 
 
 def first_changed(values: Sequence[Any], column: pa.Array) -> int | None:
@@ -60,7 +60,9 @@ def _cut_of(unit: str, values: Sequence[Any]) -> Callable[[Any], bool] | None:
     micros = _MICROS.get(unit)
     if micros is None:
         return None
-    if any(beyond % micros for beyond in set(map(_micros_of, values))):
+    if any(map(_has_nanos, set(map(type, values)))):
+        return lambda value: _micros_of(value) % micros != 0 or _nanos_of(value) != 0
+    if micros > 1 and any(beyond % micros for beyond in set(map(_micros_of, values))):
         return lambda value: _micros_of(value) % micros != 0
     return None
 
@@ -70,7 +72,10 @@ def _is_broken(value: Any) -> bool:
 
 
 def _has_time(value: object) -> bool:
-    return isinstance(value, datetime) and value.time() != time()
+    # The hour of pandas' NaT, which is a datetime, is NaN.
+    return isinstance(value, datetime) and bool(
+        value.hour or value.minute or value.second or value.microsecond or _nanos_of(value)
+    )
 
 
 def _micros_of(value: object) -> int:
@@ -78,6 +83,16 @@ def _micros_of(value: object) -> int:
     if isinstance(value, (datetime, time)):
         return value.microsecond
     return value.microseconds if isinstance(value, timedelta) else 0
+
+
+def _has_nanos(kind: type) -> bool:
+    """True for the times of pandas, which have nanoseconds."""
+    return hasattr(kind, "nanosecond") or hasattr(kind, "nanoseconds")
+
+
+def _nanos_of(value: object) -> int:
+    """Nanoseconds beyond the microsecond."""
+    return getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
 
 
 def _first_in_structs(values: Sequence[Any], column: pa.StructArray) -> int | None:
@@ -119,5 +134,7 @@ def _is_list(kind: pa.DataType) -> bool:
         pa.types.is_list(kind)
         or pa.types.is_large_list(kind)
         or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
         or pa.types.is_map(kind)
     )
