@@ -119,3 +119,16 @@ def test_a_reader_of_declared_rows_takes_line_ends_if_told(tmp_path: Path) -> No
     plain = CsvReaderFormat.for_schema(schema).file_format
     with pytest.raises(BadRecord, match="newlines_in_values=True"):
         list(plain.blocks(Stores(), FileSplit(str(file), 0, 1 << 62)))
+
+
+@pytest.mark.parametrize("start", ["", "# by hand\n"])
+def test_a_byte_order_mark_hides_no_quote(tmp_path: Path, start: str) -> None:
+    file = tmp_path / "notes.csv"
+    file.write_text(f'\ufeff{start}"i\nd",note\n1,a\n')
+    schema = pa.schema([("i\nd", pa.string()), ("note", pa.string())])
+    form = replace(QUOTED, schema=schema.serialize().to_pybytes(), comments=True)
+    [block] = blocks(file, form)
+    assert cast("pa.RecordBatch", block.rows).to_pylist() == [{"i\nd": "1", "note": "a"}]
+    assert block.end == file.stat().st_size
+    file.write_text("\ufeff")
+    assert blocks(file, form) == []

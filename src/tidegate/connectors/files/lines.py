@@ -119,15 +119,14 @@ class LineBlocks:
 
     def line_at(self, position: int) -> tuple[bytes, int]:
         """Line that begins at a byte, without its end, and the start of the next line."""
-        self._skip_to(position)
-        data = b""
+        position, data = self._begun(position)
         while (end := self._line_end(data)) < 0:
             piece = self._stream.read(_block_bytes(len(data)) - len(data))
             if not piece:
-                return data.removeprefix(BYTE_ORDER_MARK), position + len(data)
+                return data, position + len(data)
             data += piece
             self._check_length(data, position)
-        return data[:end].rstrip(b"\r\n").removeprefix(BYTE_ORDER_MARK), position + end
+        return data[:end].rstrip(b"\r\n"), position + end
 
     def from_part(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Blocks of the lines that begin in a part, each with its start in bytes."""
@@ -146,15 +145,14 @@ class LineBlocks:
 
     def from_line(self, position: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Blocks from the start of a line to the last line that begins before ``end``."""
+        position, data = self._begun(position)
+        yield from self._blocks(position, end, data)
+
+    def _begun(self, position: int) -> tuple[int, bytes]:
+        """Goes to a byte, and past the mark of UTF-8 there. Gives the byte and what was read."""
         self._skip_to(position)
-        if position == 0:
-            mark = self._stream.read(len(BYTE_ORDER_MARK))
-            if mark == BYTE_ORDER_MARK:
-                yield from self._blocks(len(mark), end)
-            else:
-                yield from self._blocks(0, end, mark)
-            return
-        yield from self._blocks(position, end)
+        mark = b"" if position else self._stream.read(len(BYTE_ORDER_MARK))
+        return (len(mark), b"") if mark == BYTE_ORDER_MARK else (position, mark)
 
     def _blocks(self, position: int, end: int, rest: bytes = b"") -> Iterator[tuple[int, bytes]]:
         while position < end:
