@@ -93,14 +93,14 @@ class Quotes:
         """The data with dots in place of quoted values: each line end that is left ends a row."""
         return self._values.sub(lambda found: b"." * len(found[0]), self._unescaped(data))
 
-    def is_open(self, data: bytes) -> bool:
-        """True if a quoted value does not end."""
-        return any(found[1] is None for found in self._values.finditer(self._unescaped(data)))
-
-    def spans_lines(self, data: bytes) -> bool:
-        """True if a quoted value holds a line end, or does not end."""
-        found = self._values.finditer(self._unescaped(data))
-        return any(value[1] is None or b"\n" in value[0] for value in found)
+    def beyond_lines(self, data: bytes) -> tuple[bool, bool]:
+        """True if a quoted value holds a line end or does not end; true if one does not end."""
+        spans = False
+        for found in self._values.finditer(self._unescaped(data)):
+            if found[1] is None:
+                return True, True
+            spans = spans or b"\n" in found[0]
+        return spans, False
 
     def _unescaped(self, data: bytes) -> bytes:
         return data if self._escapes is None else self._escapes.sub(b"..", data)

@@ -202,10 +202,10 @@ class CsvFormat:
             if not lines:
                 return  # a file of blank lines and comments
             names = self._names(lines[0], schema, split.path)
+        quotes, parse = self._line_quotes, self._parser(names, schema)
         with opened_text(stores, split.path) as stream:
-            lines = LineBlocks(stream, split.path, quotes=self._line_quotes)
+            lines = LineBlocks(stream, split.path, quotes=quotes)
             found = _blocks_of(lines, split, max(split.start, first))
-            parse, quotes = self._parser(names, schema), self._line_quotes
             yield from _parsed(found, parse, stores, split, skip=self.skip, quotes=quotes)
 
     def _first_lines(self, stores: Stores, path: str, count: int) -> tuple[list[bytes], int]:
@@ -214,10 +214,10 @@ class CsvFormat:
         Raises BadRecord for a line with a line end of another kind in it.
         """
         lines: list[bytes] = []
-        position = 0
+        position, quotes = 0, self._line_quotes
         while len(lines) < count:
             with opened_text(stores, path) as stream:
-                line, end = LineBlocks(stream, path, quotes=self._line_quotes).line_at(position)
+                line, end = LineBlocks(stream, path, quotes=quotes).line_at(position)
             if end == position:
                 break
             position = end
@@ -261,7 +261,8 @@ class CsvFormat:
         return self._quotes if self.newlines else None
 
     def _columns(self, block: bytes, path: str, *, skip: bool = False) -> pa.Schema:
-        if not skip and not self.newlines and self._quotes and self._quotes.spans_lines(block):
+        quotes = None if skip or self.newlines else self._quotes
+        if quotes is not None and quotes.beyond_lines(block)[0]:
             raise BadRecord(
                 "A quoted value goes on behind the end of its line",
                 where=path,
@@ -322,12 +323,13 @@ class CsvFormat:
 def _check_quotes(block: bytes, rows: int, quotes: Quotes, *, newlines: bool) -> None:
     """Refuses what PyArrow reads as it happens to be cut into blocks."""
     if newlines:
-        if quotes.is_open(block):
+        if quotes.beyond_lines(block)[1]:
             raise pa.ArrowInvalid("a quoted value does not end: close its quotes")
         return
     start = block.rfind(b"\n", 0, -1) + 1
     lines = block.count(b"\n", 0, start) + 1
-    if (rows < lines and quotes.spans_lines(block)) or quotes.is_open(block[start:]):
+    # A row for each line leaves room for an open value in the last one alone.
+    if quotes.beyond_lines(block if rows < lines else block[start:])[0]:
         raise pa.ArrowInvalid(
             "a quoted value goes on behind the end of its line: set newlines_in_values=True if "
             "values hold line ends"
