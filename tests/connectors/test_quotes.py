@@ -82,6 +82,25 @@ def test_a_line_with_an_open_quote_takes_no_other_line_along(tmp_path: Path) -> 
     assert [bad.raw for bad in block.bad] == [b'2,"open\n']
 
 
+@pytest.mark.parametrize("bad", ['"x\ny",1\n', '1,"x\n""y\n"\n', '"x\r\ny",1\r\n', '1,"x\n'])
+def test_a_value_beyond_its_line_is_one_bad_row(tmp_path: Path, bad: str) -> None:
+    file = written(tmp_path, '1,"a"\n' + bad + 'z,"b"\n')
+    [block] = blocks(file, replace(LINES, skip=True))
+    assert [row["id"] for row in cast("pa.RecordBatch", block.rows).to_pylist()] == ["1", "z"]
+    assert [letter.raw for letter in block.bad] == [bad.encode()]
+    with pytest.raises(BadRecord, match=r"Line 3 .* newlines_in_values=True"):
+        blocks(file, LINES)
+
+
+@examples(200)
+@given(text=st.text('a",\n\\', max_size=24), escape=st.sampled_from([None, "\\"]))
+def test_a_quote_that_nothing_closes_ends_with_its_line(text: str, escape: str | None) -> None:
+    data = text.encode() + b'\n"open,x\nlast,"y"\n'
+    lines = lines_of(data, quotes=Quotes(escape=escape, closed=True))
+    assert b"".join(lines) == data
+    assert lines[-1] == b'last,"y"\n'
+
+
 def test_quotes_that_never_close_are_refused(tmp_path: Path) -> None:
     file = written(tmp_path, '1,a\n2,"open\n' + "3,b\n" * 10_000)
     with pytest.raises(BadRecord, match="Line 3 cannot be read: a quoted value does not end"):

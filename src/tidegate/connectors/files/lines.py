@@ -76,14 +76,23 @@ class Quotes:
     """Quotes around values of CSV, as PyArrow finds them. escape: it takes the next sign as it is.
 
     A quote begins a value at the start of a field only, elsewhere it is a character like others;
-    two within a quoted value stand for one. Data begin where a row does.
+    two within a quoted value stand for one. Data begin where a row does. closed: a quote counts
+    only where one at the end of a field closes it.
     """
 
-    def __init__(self, quote: str = '"', delimiter: str = ",", escape: str | None = None) -> None:
+    def __init__(
+        self,
+        quote: str = '"',
+        delimiter: str = ",",
+        escape: str | None = None,
+        *,
+        closed: bool = False,
+    ) -> None:
         mark, field_end = re.escape(quote.encode()), re.escape(delimiter.encode())
+        last = rb"(%b)(?=[%b\r\n]|\Z)" % (mark, field_end) if closed else rb"(?:(%b)|\Z)" % mark
         self._values = re.compile(
-            rb"%b(?<![^%b\r\n]%b)[^%b]*+(?:%b%b[^%b]*+)*+(?:(%b)|\Z)"
-            % (mark, field_end, mark, mark, mark, mark, mark, mark)
+            rb"%b(?<![^%b\r\n]%b)[^%b]*+(?:%b%b[^%b]*+)*+%b"
+            % (mark, field_end, mark, mark, mark, mark, mark, last)
         )
         self._escapes = (
             None if escape is None else re.compile(re.escape(escape.encode()) + b"(?s:.)")

@@ -202,11 +202,13 @@ class CsvFormat:
             if not lines:
                 return  # a file of blank lines and comments
             names = self._names(lines[0], schema, split.path)
-        quotes, parse = self._line_quotes, self._parser(names, schema)
+        parse = self._parser(names, schema)
+        # A value that goes on in the next line is one bad row, or its rest would be taken for one.
+        rows = self._line_quotes or self._quotes(closed=True)
         with opened_text(stores, split.path) as stream:
-            lines = LineBlocks(stream, split.path, quotes=quotes)
+            lines = LineBlocks(stream, split.path, quotes=self._line_quotes)
             found = _blocks_of(lines, split, max(split.start, first))
-            yield from _parsed(found, parse, stores, split, skip=self.skip, quotes=quotes)
+            yield from _parsed(found, parse, stores, split, skip=self.skip, quotes=rows)
 
     def _first_lines(self, stores: Stores, path: str, count: int) -> tuple[list[bytes], int]:
         """This many lines that are neither blank nor comments, and the position after them.
@@ -249,19 +251,18 @@ class CsvFormat:
             )
         return names
 
-    @property
-    def _quotes(self) -> Quotes | None:
+    def _quotes(self, *, closed: bool = False) -> Quotes | None:
         if self.quote_char is None:
             return None
-        return Quotes(self.quote_char, self.delimiter, self.escape_char)
+        return Quotes(self.quote_char, self.delimiter, self.escape_char, closed=closed)
 
     @property
     def _line_quotes(self) -> Quotes | None:
         """Quotes between which a line end ends no line."""
-        return self._quotes if self.newlines else None
+        return self._quotes() if self.newlines else None
 
     def _columns(self, block: bytes, path: str, *, skip: bool = False) -> pa.Schema:
-        quotes = None if skip or self.newlines else self._quotes
+        quotes = None if skip or self.newlines else self._quotes()
         if quotes is not None and quotes.beyond_lines(block)[0]:
             raise BadRecord(
                 "A quoted value goes on behind the end of its line",
@@ -291,7 +292,7 @@ class CsvFormat:
         if self.null_value is not None:
             converting.null_values = [self.null_value]
             converting.strings_can_be_null = True
-        parsing, quotes = self._parsing(), self._quotes
+        parsing, quotes = self._parsing(), self._quotes()
 
         def parse(block: bytes) -> Rows:
             if self.comments and b"#" in block:
@@ -393,7 +394,7 @@ def _parsed_block(
         lines = lines_of(data, quotes=quotes)
         good, bad = _isolated(lines, parse)
     if bad and not skip:  # a mark of UTF-8 is bad within a block alone
-        raise _bad_record(stores, path, offset, data, bad[0], quotes)
+        raise _bad_record(stores, path, offset, lines, bad[0])
     begins = list(accumulate(map(len, lines), initial=offset))
     letters = [DeadLetter(f"{path}, byte {begins[i]}", why, lines[i]) for i, why in bad]
     return Block(offset, offset + len(data), _joined(good), bad=tuple(letters))
@@ -452,10 +453,9 @@ def _joined(parts: list[Rows]) -> Rows:
 
 
 def _bad_record(
-    stores: Stores, path: str, offset: int, data: bytes, bad: tuple[int, str], quotes: Quotes | None
+    stores: Stores, path: str, offset: int, lines: list[bytes], bad: tuple[int, str]
 ) -> BadRecord:
     index, reason = bad
-    lines = lines_of(data, quotes=quotes)
     before = b"".join(lines[:index]).count(b"\n")
     number = line_number(stores, path, offset) + before
     text = lines[index].decode("utf-8", "replace").rstrip("\r\n")
