@@ -46,9 +46,17 @@ def rows(file: Path, form: CsvFormat) -> list[dict[str, str]]:
 
 
 @examples(400)
-@given(text=st.text('a",\n\\', max_size=24), escape=st.sampled_from([None, "\\"]))
-def test_rows_end_where_pyarrow_ends_them(text: str, escape: str | None) -> None:
-    data, quotes, skipped = text.encode() + b"\n", Quotes(escape=escape), list[object]()
+@given(
+    text=st.text('a",\n\\#', max_size=24),
+    escape=st.sampled_from([None, "\\"]),
+    comments=st.booleans(),
+)
+def test_rows_end_where_pyarrow_ends_them(text: str, escape: str | None, comments: bool) -> None:
+    data, skipped = text.encode() + b"\n", list[object]()
+    lines = lines_of(data, quotes=Quotes(escape=escape, comments=comments))
+    assert b"".join(lines) == data
+    if comments:
+        lines = [line for line in lines if not line.startswith(b"#")] or [b"\n"]
 
     def skip(row: object) -> str:
         skipped.append(row)
@@ -58,9 +66,7 @@ def test_rows_end_where_pyarrow_ends_them(text: str, escape: str | None) -> None
         newlines_in_values=True, escape_char=escape or False, invalid_row_handler=skip
     )
     reading = pa_csv.ReadOptions(column_names=["a", "b"], use_threads=False)
-    table = pa_csv.read_csv(pa.py_buffer(data), reading, parsing)
-    lines = lines_of(data, quotes=quotes)
-    assert b"".join(lines) == data
+    table = pa_csv.read_csv(pa.py_buffer(b"".join(lines)), reading, parsing)
     assert table.num_rows + len(skipped) == len([line for line in lines if line != b"\n"])
 
 
@@ -138,6 +144,26 @@ def test_a_reader_of_declared_rows_takes_line_ends_if_told(tmp_path: Path) -> No
     plain = CsvReaderFormat.for_schema(schema).file_format
     with pytest.raises(BadRecord, match="newlines_in_values=True"):
         list(plain.blocks(Stores(), FileSplit(str(file), 0, 1 << 62)))
+
+
+def test_quotes_and_comments_do_not_hide_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "notes.csv"
+    file.write_text('# say,"hi\nid,note\n# "\n1,"one\n#two\nthree"\n# ,"\n2,b\n3,"c"\n')
+    form = replace(QUOTED, comments=True)
+    assert [row["note"] for row in rows(file, form)] == ["one\n#two\nthree", "b", "c"]
+    [block] = blocks(file, replace(form, newlines=False, skip=True))
+    assert [row["id"] for row in cast("pa.RecordBatch", block.rows).to_pylist()] == ["2", "3"]
+    assert [bad.raw for bad in block.bad] == [b'1,"one\n#two\nthree"\n']
+
+
+@pytest.mark.parametrize("form", [LINES, QUOTED])
+def test_comments_end_where_lines_of_any_kind_do(tmp_path: Path, form: CsvFormat) -> None:
+    file = tmp_path / "notes.csv"
+    file.write_bytes(b"# by hand\r1,a\r# '\r2,b")
+    assert [row["id"] for row in rows(file, replace(form, comments=True, header=False))] == [
+        "1",
+        "2",
+    ]
 
 
 @pytest.mark.parametrize("start", ["", "# by hand\n"])

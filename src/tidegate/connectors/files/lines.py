@@ -77,7 +77,8 @@ class Quotes:
 
     A quote begins a value at the start of a field only, elsewhere it is a character like others;
     two within a quoted value stand for one. Data begin where a row does. closed: a quote counts
-    only where one at the end of a field closes it.
+    only where one at the end of a field closes it. comments: in a line that begins with ``#`` no
+    quote counts.
     """
 
     def __init__(
@@ -87,32 +88,31 @@ class Quotes:
         escape: str | None = None,
         *,
         closed: bool = False,
+        comments: bool = False,
     ) -> None:
-        mark, field_end = re.escape(quote.encode()), re.escape(delimiter.encode())
-        last = rb"(%b)(?=[%b\r\n]|\Z)" % (mark, field_end) if closed else rb"(?:(%b)|\Z)" % mark
-        self._values = re.compile(
-            rb"%b(?<![^%b\r\n]%b)[^%b]*+(?:%b%b[^%b]*+)*+%b"
-            % (mark, field_end, mark, mark, mark, mark, mark, last)
-        )
-        self._escapes = (
-            None if escape is None else re.compile(re.escape(escape.encode()) + b"(?s:.)")
-        )
+        mark, field_end = re.escape(quote), re.escape(delimiter)
+        sign = "" if escape is None else re.escape(escape)
+        pair = rf"(?:{mark}{mark}|{sign}(?s:.|\Z))" if sign else mark + mark
+        last = rf"{mark}(?=[{field_end}\r\n]|\Z)" if closed else rf"(?:{mark}|(?P<open>\Z))"
+        comment = r"(?<![^\r\n])#[^\r\n]*+" if comments else ""
+        # A field that holds an escaped sign goes on without quotes.
+        escaped = rf"{sign}(?s:.)[^{field_end}\r\n{sign}]*+" if sign else ""
+        begin, text = rf"{mark}(?<![^{field_end}\r\n]{mark})", f"[^{mark}{sign}]*+"
+        value = f"{begin}{text}(?:{pair}{text})*+{last}"
+        self._parts = re.compile("|".join(filter(None, [comment, escaped, value])).encode())
 
     def blanked(self, data: bytes) -> bytes:
         """The data with dots in place of quoted values: each line end that is left ends a row."""
-        return self._values.sub(lambda found: b"." * len(found[0]), self._unescaped(data))
+        return self._parts.sub(lambda found: b"." * len(found[0]), data)
 
     def beyond_lines(self, data: bytes) -> tuple[bool, bool]:
         """True if a quoted value holds a line end or does not end; true if one does not end."""
         spans = False
-        for found in self._values.finditer(self._unescaped(data)):
-            if found[1] is None:
+        for found in self._parts.finditer(data):
+            if found.lastgroup == "open":
                 return True, True
             spans = spans or b"\n" in found[0]
         return spans, False
-
-    def _unescaped(self, data: bytes) -> bytes:
-        return data if self._escapes is None else self._escapes.sub(b"..", data)
 
 
 class LineBlocks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -254,7 +254,13 @@ class CsvFormat:
     def _quotes(self, *, closed: bool = False) -> Quotes | None:
         if self.quote_char is None:
             return None
-        return Quotes(self.quote_char, self.delimiter, self.escape_char, closed=closed)
+        return Quotes(
+            self.quote_char,
+            self.delimiter,
+            self.escape_char,
+            closed=closed,
+            comments=self.comments,
+        )
 
     @property
     def _line_quotes(self) -> Quotes | None:
@@ -292,11 +298,11 @@ class CsvFormat:
         if self.null_value is not None:
             converting.null_values = [self.null_value]
             converting.strings_can_be_null = True
-        parsing, quotes = self._parsing(), self._quotes()
+        parsing, quotes, line_quotes = self._parsing(), self._quotes(), self._line_quotes
 
         def parse(block: bytes) -> Rows:
             if self.comments and b"#" in block:
-                block = b"".join(x for x in block.splitlines(keepends=True) if x[:1] != b"#")
+                block = _without_comments(block, line_quotes)
             if not block:
                 return _one_batch(schema.empty_table())
             reading = pa_csv.ReadOptions(
@@ -319,6 +325,12 @@ class CsvFormat:
             lists = pa.array(parts, pa.list_(pa.string())).cast(schema.field(name).type)
             table = table.set_column(index, schema.field(name), lists)
         return table
+
+
+def _without_comments(block: bytes, quotes: Quotes | None) -> bytes:
+    shape = block if quotes is None else quotes.blanked(block)
+    ends = accumulate(map(len, shape.splitlines(keepends=True)), initial=0)
+    return b"".join(block[at:end] for at, end in pairwise(ends) if block[at : at + 1] != b"#")
 
 
 def _check_quotes(block: bytes, rows: int, quotes: Quotes, *, newlines: bool) -> None:
