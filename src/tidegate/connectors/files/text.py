@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, cast
@@ -174,21 +175,44 @@ class CsvFormat:
         return _without_nulls(schema)
 
     def check_named(self, stores: Stores, paths: Sequence[str]) -> None:
-        """Raises ConfigError if a column of the schema is in none of these files."""
-        if self.schema is None or not self.header:
+        """Raises ConfigError if these files have no column of the schema, or lack one without null.
+
+        Other columns may be for files to come: they are null, and the program is warned.
+        """
+        missing = self.missing(stores, paths)
+        if not missing:
             return
         schema = schema_from(self.schema)
-        missing = set(schema.names)
-        for path in paths:
-            lines, _ = self._first_lines(stores, path, 1)
-            missing -= set(self._names(lines[0], schema, path) if lines else schema.names)
-            if not missing:
-                return
+        if len(missing) < len(schema) and all(schema.field(name).nullable for name in missing):
+            return
+        columns = [f"{name} (but {near})" if near else name for name, near in missing.items()]
         raise ConfigError(
-            f"The schema has columns that no file has: {', '.join(sorted(missing))}",
+            f"The schema has columns that no file has: {', '.join(columns)}",
             where=", ".join(paths),
             remedy="Write them as the header does, or leave them out.",
         )
+
+    def missing(self, stores: Stores, paths: Sequence[str]) -> dict[str, str | None]:
+        """Columns of the schema that none of these files has, with the nearest name that they have.
+
+        The name is one that the schema has not; None where none is near.
+        """
+        if self.schema is None or not self.header or not paths:
+            return {}
+        schema = schema_from(self.schema)
+        found: set[str] = set()
+        for path in paths:
+            lines, _ = self._first_lines(stores, path, 1)
+            found.update(self._names(lines[0], schema, path) if lines else schema.names)
+            if found.issuperset(schema.names):
+                return {}
+        others = {name.lower(): name for name in sorted(found.difference(schema.names))}
+        missing: dict[str, str | None] = {}
+        for name in schema.names:
+            if name not in found:
+                near = get_close_matches(name.lower(), others, n=1)
+                missing[name] = others[near[0]] if near else None
+        return missing
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes, cut only if a line end always ends a row."""
