@@ -115,6 +115,26 @@ def test_rows_within_declared_columns_are_taken_apart() -> None:
     ]
 
 
+PAIR = Types.TUPLE([Types.STRING(), Types.STRING()])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "held"),
+    [
+        (PAIR, ("ab", "cd"), {"f0": "ab", "f1": "cd"}),
+        (Types.ROW_NAMED(["m"], [PAIR]), Row(m=("ab", "cd")), {"m": {"f0": "ab", "f1": "cd"}}),
+        (Types.LIST(PAIR), [("a", "b"), None], [{"f0": "a", "f1": "b"}, None]),
+        (Types.MAP(Types.STRING(), PAIR), {"k": ("a", "b")}, {"k": {"f0": "a", "f1": "b"}}),
+    ],
+)
+def test_tuples_within_declared_columns_are_taken_by_position(
+    kind: TypeInformation, value: object, held: object
+) -> None:
+    columns = Columns.of_type(Types.TUPLE([Types.LONG(), kind]))
+    made = columns.batch([(1, value)]).to_pylist(maps_as_pydicts="strict")
+    assert made == [{"f0": 1, "f1": held}]
+
+
 def test_arrow_batches_stay_as_they_are() -> None:
     batch = pa.record_batch({"a": pa.array([1], pa.uint8())})
     assert Columns(None).batch(batch) == batch

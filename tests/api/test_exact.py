@@ -2,8 +2,10 @@
 
 import datetime as dt
 from decimal import Decimal
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,6 +19,12 @@ NOON = dt.datetime(2024, 1, 1, 12, 0, 0, 123456)  # noqa: DTZ001 - times without
 MIDNIGHT = dt.datetime(2024, 1, 1)  # noqa: DTZ001
 EAST = dt.timezone(dt.timedelta(hours=5))
 STRUCT = pa.struct([("x", pa.int64())])
+TEXTS = pa.struct([("a", pa.string()), ("b", pa.string())])
+
+
+class Named(NamedTuple):
+    a: str
+    b: str
 
 
 @pytest.mark.parametrize(
@@ -40,6 +48,21 @@ STRUCT = pa.struct([("x", pa.int64())])
         ([{"x": 1}, {"y": 2}], pa.list_(STRUCT)),
         ({"a": 1.5}, pa.map_(pa.string(), pa.int64())),
         ([(1.5, "a")], pa.map_(pa.int64(), pa.string())),
+        ((1.5,), STRUCT),
+        ([("x", 1.5)], STRUCT),
+        ([("y", 1)], STRUCT),
+        ([(1,), (1.5,)], pa.list_(STRUCT)),
+        ({"a": (1.5,)}, pa.map_(pa.string(), STRUCT)),
+        ([{"key": "a", "value": 1.5}], pa.map_(pa.string(), pa.int64())),
+        ([1.5], pa.list_view(pa.int64())),
+        ([1.5], pa.large_list_view(pa.int64())),
+        ([NOON], pa.list_view(pa.date32())),
+        (pd.NaT, pa.date32()),
+        ([pd.NaT], pa.list_(pa.date64())),
+        (pd.Timestamp(1), pa.date32()),
+        (pd.Timestamp(1), pa.timestamp("us")),
+        (pd.Timestamp(1), pa.timestamp("s")),
+        (pd.Timedelta(1), pa.duration("us")),
     ],
 )
 def test_a_value_that_its_type_would_change_is_refused(value: object, kind: pa.DataType) -> None:
@@ -68,6 +91,18 @@ def test_a_value_that_its_type_would_change_is_refused(value: object, kind: pa.D
         ([(1, 2.0)], pa.map_(pa.int64(), pa.int64()), [(1, 2)]),
         ({"x": 1.0}, STRUCT, {"x": 1}),
         ({}, STRUCT, {"x": None}),
+        ([1.0, None], pa.list_view(pa.int64()), [1, None]),
+        (pd.Timestamp(1_000), pa.timestamp("us"), dt.datetime(1970, 1, 1, 0, 0, 0, 1)),  # noqa: DTZ001
+        (pd.Timestamp(1), pa.timestamp("ns"), pd.Timestamp(1)),
+        (pd.Timedelta(1_000), pa.duration("us"), dt.timedelta(microseconds=1)),
+        ((1,), STRUCT, {"x": 1}),
+        ([("x", 1)], STRUCT, {"x": 1}),
+        (("ab", "cd"), TEXTS, {"a": "ab", "b": "cd"}),
+        (("b", "a"), TEXTS, {"a": "b", "b": "a"}),
+        (Named("x", "y"), TEXTS, {"a": "x", "b": "y"}),
+        ([(1.0,), None, (2,)], pa.list_(STRUCT), [{"x": 1}, None, {"x": 2}]),
+        ({"a": (1,)}, pa.map_(pa.string(), STRUCT), [("a", {"x": 1})]),
+        ([{"key": "a", "value": 1}], pa.map_(pa.string(), pa.int64()), [("a", 1)]),
     ],
 )
 def test_a_value_that_its_type_holds_is_taken(
@@ -101,3 +136,26 @@ def test_columns_of_whole_numbers_hold_their_values_or_are_refused(values: list[
         assert any(isinstance(value, float) and value != int(value) for value in values)
     else:
         assert batch.column(0).to_pylist() == values
+
+
+LEAVES = st.sampled_from([None, 1, 2.0, 0.5])
+MANY = st.none() | st.lists(LEAVES, max_size=3)
+BY_POSITION = st.tuples(LEAVES, MANY)
+BY_NAME = st.fixed_dictionaries({}, optional={"n": LEAVES, "many": MANY})
+BY_PAIRS = st.tuples(st.tuples(st.just("n"), LEAVES), st.tuples(st.just("many"), MANY)).map(list)
+NESTED = pa.list_(pa.struct([("n", pa.int8()), ("many", pa.list_(pa.int8()))]))
+
+
+@examples(200)
+@given(st.data(), st.sampled_from([BY_POSITION, BY_NAME, BY_PAIRS]))
+def test_the_first_row_with_a_nested_value_that_would_change_is_named(
+    data: st.DataObject, form: st.SearchStrategy[object]
+) -> None:
+    values = data.draw(st.lists(st.none() | st.lists(st.none() | form, max_size=3), max_size=5))
+    changed = [index for index, value in enumerate(values) if "0.5" in repr(value)]
+    try:
+        as_arrow([{"a": value} for value in values], pa.schema([("a", NESTED)]))
+    except BadRecord as refused:
+        assert refused.where == f"row {changed[0]} of a batch"
+    else:
+        assert not changed

@@ -97,17 +97,38 @@ def test_columns_without_names_and_without_a_schema_are_refused(tmp_path: Path) 
     CsvFormat(schema=WITH.schema, header=False).check(Stores(), str(file))
 
 
-def test_a_column_that_no_file_has_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_column_that_no_file_has_is_null_and_told_with_the_nearest(tmp_path: Path) -> None:
     schema = pa.schema([("city", pa.string()), ("totl", pa.int64())])
     (tmp_path / "1.csv").write_text("city,country\nlima,pe\n")
     (tmp_path / "2.csv").write_text("city,total\nlima,1\n")
     source = FileSource.csv(str(tmp_path), schema=schema)
-    with pytest.raises(ConfigError, match="that no file has: totl"):
-        source.check()
-    source.monitor_continuously(1_000).check()
+    source.check()
+    assert source.missing_columns == {"totl": "total"}
+    assert source.monitor_continuously(1_000).missing_columns == {}
     (tmp_path / "3.csv").write_text("city,totl\nlima,1\n")
     source.check()
+    assert source.missing_columns == {}
     assert rows(tmp_path, "city\nlima\n", WITH) == [{"city": "lima", "total": None}]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema([("CITY", pa.string()), ("count", pa.int64())]),
+        pa.schema([("total", pa.int64()), pa.field("CITY", pa.string(), nullable=False)]),
+    ],
+)
+def test_columns_without_values_are_refused_where_none_is_left_or_each_needs_one(
+    tmp_path: Path, schema: pa.Schema
+) -> None:
+    (tmp_path / "1.csv").write_text("city,total\nlima,1\n")
+    source = FileSource.csv(str(tmp_path), schema=schema)
+    with pytest.raises(ConfigError, match=r"that no file has: CITY \(but city\)"):
+        source.check()
+    source.monitor_continuously(1_000).check()
+    for n in range(16):
+        (tmp_path / f"more-{n}.csv").write_text("city,total\nlima,1\n")
+    source.check()
 
 
 def test_a_name_that_a_header_has_twice_is_refused_if_it_is_read(tmp_path: Path) -> None:

@@ -46,9 +46,17 @@ def rows(file: Path, form: CsvFormat) -> list[dict[str, str]]:
 
 
 @examples(400)
-@given(text=st.text('a",\n\\', max_size=24), escape=st.sampled_from([None, "\\"]))
-def test_rows_end_where_pyarrow_ends_them(text: str, escape: str | None) -> None:
-    data, quotes, skipped = text.encode() + b"\n", Quotes(escape=escape), list[object]()
+@given(
+    text=st.text('a",\n\\#', max_size=24),
+    escape=st.sampled_from([None, "\\"]),
+    comments=st.booleans(),
+)
+def test_rows_end_where_pyarrow_ends_them(text: str, escape: str | None, comments: bool) -> None:
+    data, skipped = text.encode() + b"\n", list[object]()
+    lines = lines_of(data, quotes=Quotes(escape=escape, comments=comments))
+    assert b"".join(lines) == data
+    if comments:
+        lines = [line for line in lines if not line.startswith(b"#")] or [b"\n"]
 
     def skip(row: object) -> str:
         skipped.append(row)
@@ -58,9 +66,7 @@ def test_rows_end_where_pyarrow_ends_them(text: str, escape: str | None) -> None
         newlines_in_values=True, escape_char=escape or False, invalid_row_handler=skip
     )
     reading = pa_csv.ReadOptions(column_names=["a", "b"], use_threads=False)
-    table = pa_csv.read_csv(pa.py_buffer(data), reading, parsing)
-    lines = lines_of(data, quotes=quotes)
-    assert b"".join(lines) == data
+    table = pa_csv.read_csv(pa.py_buffer(b"".join(lines)), reading, parsing)
     assert table.num_rows + len(skipped) == len([line for line in lines if line != b"\n"])
 
 
@@ -80,6 +86,25 @@ def test_a_line_with_an_open_quote_takes_no_other_line_along(tmp_path: Path) -> 
     [block] = blocks(file, replace(LINES, skip=True))
     assert [row["id"] for row in cast("pa.RecordBatch", block.rows).to_pylist()] == ["1", "3"]
     assert [bad.raw for bad in block.bad] == [b'2,"open\n']
+
+
+@pytest.mark.parametrize("bad", ['"x\ny",1\n', '1,"x\n""y\n"\n', '"x\r\ny",1\r\n', '1,"x\n'])
+def test_a_value_beyond_its_line_is_one_bad_row(tmp_path: Path, bad: str) -> None:
+    file = written(tmp_path, '1,"a"\n' + bad + 'z,"b"\n')
+    [block] = blocks(file, replace(LINES, skip=True))
+    assert [row["id"] for row in cast("pa.RecordBatch", block.rows).to_pylist()] == ["1", "z"]
+    assert [letter.raw for letter in block.bad] == [bad.encode()]
+    with pytest.raises(BadRecord, match=r"Line 3 .* newlines_in_values=True"):
+        blocks(file, LINES)
+
+
+@examples(200)
+@given(text=st.text('a",\n\\', max_size=24), escape=st.sampled_from([None, "\\"]))
+def test_a_quote_that_nothing_closes_ends_with_its_line(text: str, escape: str | None) -> None:
+    data = text.encode() + b'\n"open,x\nlast,"y"\n'
+    lines = lines_of(data, quotes=Quotes(escape=escape, closed=True))
+    assert b"".join(lines) == data
+    assert lines[-1] == b'last,"y"\n'
 
 
 def test_quotes_that_never_close_are_refused(tmp_path: Path) -> None:
@@ -119,3 +144,36 @@ def test_a_reader_of_declared_rows_takes_line_ends_if_told(tmp_path: Path) -> No
     plain = CsvReaderFormat.for_schema(schema).file_format
     with pytest.raises(BadRecord, match="newlines_in_values=True"):
         list(plain.blocks(Stores(), FileSplit(str(file), 0, 1 << 62)))
+
+
+def test_quotes_and_comments_do_not_hide_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "notes.csv"
+    file.write_text('# say,"hi\nid,note\n# "\n1,"one\n#two\nthree"\n# ,"\n2,b\n3,"c"\n')
+    form = replace(QUOTED, comments=True)
+    assert [row["note"] for row in rows(file, form)] == ["one\n#two\nthree", "b", "c"]
+    [block] = blocks(file, replace(form, newlines=False, skip=True))
+    assert [row["id"] for row in cast("pa.RecordBatch", block.rows).to_pylist()] == ["2", "3"]
+    assert [bad.raw for bad in block.bad] == [b'1,"one\n#two\nthree"\n']
+
+
+@pytest.mark.parametrize("form", [LINES, QUOTED])
+def test_comments_end_where_lines_of_any_kind_do(tmp_path: Path, form: CsvFormat) -> None:
+    file = tmp_path / "notes.csv"
+    file.write_bytes(b"# by hand\r1,a\r# '\r2,b")
+    assert [row["id"] for row in rows(file, replace(form, comments=True, header=False))] == [
+        "1",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize("start", ["", "# by hand\n"])
+def test_a_byte_order_mark_hides_no_quote(tmp_path: Path, start: str) -> None:
+    file = tmp_path / "notes.csv"
+    file.write_text(f'\ufeff{start}"i\nd",note\n1,a\n')
+    schema = pa.schema([("i\nd", pa.string()), ("note", pa.string())])
+    form = replace(QUOTED, schema=schema.serialize().to_pybytes(), comments=True)
+    [block] = blocks(file, form)
+    assert cast("pa.RecordBatch", block.rows).to_pylist() == [{"i\nd": "1", "note": "a"}]
+    assert block.end == file.stat().st_size
+    file.write_text("\ufeff")
+    assert blocks(file, form) == []

@@ -22,14 +22,20 @@ def test_named_tuples_are_objects_of_json_and_other_tuples_lists() -> None:
 
 
 @pytest.mark.parametrize("bad", [0, 2, 4])
-@pytest.mark.parametrize("gives", ["text", "an error"])
+@pytest.mark.parametrize("gives", ["text", "bytes with gaps", "an error", "no next one"])
 def test_the_row_that_an_encoder_cannot_encode_is_named(bad: int, gives: str) -> None:
     def encode(row: int) -> bytes:
         if row != bad:
             return b"line\n"
-        if gives == "text":
-            return "line\n"  # type: ignore[return-value]
-        raise ValueError("no line")
+        match gives:
+            case "text":
+                return "line\n"  # type: ignore[return-value]
+            case "bytes with gaps":
+                return memoryview(b"l.i.n.e.")[::2]  # type: ignore[return-value]
+            case "an error":
+                raise ValueError("no line")
+            case _:
+                return next(iter([]))
 
     with pytest.raises(BadRecord, match="a row cannot be encoded") as refused:
         LinesEncoding(encode).lines(range(5))

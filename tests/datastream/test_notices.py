@@ -11,7 +11,7 @@ import structlog
 
 from tests.datastream.fakes import environment, numbers
 from tests.house.source import ROOT
-from tidegate import StreamExecutionEnvironment
+from tidegate import StreamExecutionEnvironment, Types
 from tidegate.api.sink import SinkWriter, WriterContext
 from tidegate.config.warnings import Warn
 from tidegate.connectors import FileSink, FileSource
@@ -157,6 +157,19 @@ def test_a_pattern_that_is_watched_and_matches_nothing_is_told(tmp_path: Path) -
         env.execute_async("job")
     assert [(log["warning"], log["source"], log["pattern"]) for log in logs] == [
         ("nothing-to-read", "Source: orders", f"{tmp_path}/*.json")
+    ]
+
+
+def test_columns_that_no_file_has_are_told_with_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("city,total\nlima,1\n")
+    kinds = {"city": Types.STRING(), "totl": Types.LONG(), "note": Types.STRING()}
+    env = environment()
+    schema = Types.ROW_NAMED(list(kinds), list(kinds.values()))
+    env.from_source(FileSource.csv(str(tmp_path), schema=schema), None, "orders").print()
+    with structlog.testing.capture_logs() as logs:
+        env.execute_async("job")
+    assert [(log["warning"], log["source"], log["columns"], log["nearest"]) for log in logs] == [
+        ("missing-columns", "Source: orders", "totl, note", {"totl": "total"})
     ]
 
 

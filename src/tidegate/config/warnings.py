@@ -22,6 +22,7 @@ class Warn(Enum):
     RUNTIME_IGNORED = "runtime-ignored"
     NO_CHECKPOINTS = "no-checkpoints"
     NOTHING_TO_READ = "nothing-to-read"
+    MISSING_COLUMNS = "missing-columns"
     NOT_EXECUTED = "not-executed"
     NO_SINK = "no-sink"
     JOB_CUT_OFF = "job-cut-off"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_right
 from datetime import datetime, time, timedelta
-from itertools import chain
+from itertools import accumulate, chain, compress, count
 from numbers import Integral
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-_COARSE_MICROS: Final = {"s": 1_000_000, "ms": 1_000}
-"""Microseconds in a unit of time that is coarser than Python's."""
+_MICROS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+"""Microseconds in the units of time that are coarser than those of pandas."""
 
 
 def first_changed(values: Sequence[Any], column: pa.Array) -> int | None:
@@ -26,10 +26,16 @@ def first_changed(values: Sequence[Any], column: pa.Array) -> int | None:
     column: made of the values, shape (values,). Numbers are compared by value; a time without a
     zone is that time in UTC; a float of 32 bits may have fewer digits.
     """
-    if not _may_change(values, column):
-        return None
-    changed = (index for index, value in enumerate(values) if _changes(value, column.type))
-    return next(changed, None)
+    kind = column.type
+    if isinstance(kind, pa.StructType):
+        return _first_in_structs(values, cast("pa.StructArray", column))
+    if _is_list(kind):
+        return _first_in_lists(values, cast("Any", column))
+    if pa.types.is_float16(kind) or pa.types.is_float32(kind):
+        infinite = np.flatnonzero(np.isinf(column.to_numpy(zero_copy_only=False))).tolist()
+        return next((index for index in infinite if math.isfinite(values[index])), None)
+    changes = _change(kind, values)
+    return None if changes is None else next(compress(count(), map(changes, values)), None)
 
 
 def mixes_zones(values: Iterable[Any]) -> bool:
@@ -37,71 +43,39 @@ def mixes_zones(values: Iterable[Any]) -> bool:
     return len({each.tzinfo is None for each in values if isinstance(each, datetime)}) > 1
 
 
-def _may_change(values: Iterable[Any], column: pa.Array) -> bool:
-    """False for most columns, by the types of their values; else each value has to be looked at."""
-    kind = column.type
+def _change(kind: pa.DataType, values: Sequence[Any]) -> Callable[[Any], bool] | None:
+    """Tells of a value if a flat column changes it; None where the types of all say no."""
     if pa.types.is_integer(kind):
-        return not all(issubclass(of, (Integral, NoneType)) for of in set(map(type, values)))
+        whole = all(issubclass(of, (Integral, NoneType)) for of in set(map(type, values)))
+        return None if whole else _is_broken
     if pa.types.is_date(kind):
-        return any(issubclass(of, datetime) for of in set(map(type, values)))
-    if (micros := _coarse_micros(kind)) is not None:
-        return any(beyond % micros for beyond in set(map(_micros_of, values)))
-    if pa.types.is_float16(kind) or pa.types.is_float32(kind):
-        return bool(np.isinf(column.to_numpy(zero_copy_only=False)).any())
-    present = [value for value in values if value is not None] if pa.types.is_nested(kind) else []
-    if not present:
-        return False
-    if _is_list(kind):
-        return _may_change(chain.from_iterable(present), cast("Any", column).flatten())
-    if isinstance(kind, pa.MapType):
-        maps = cast("pa.MapArray", column)
-        pairs = list(chain.from_iterable(map(_pairs, present)))
-        return _may_change([key for key, _ in pairs], maps.keys) or _may_change(
-            [value for _, value in pairs], maps.items
-        )
-    if isinstance(kind, pa.StructType):
-        return _fields_may_change(list(map(_fields, present)), cast("Any", column.drop_null()))
-    return False
-
-
-def _fields_may_change(rows: list[Mapping[Any, Any]], column: pa.StructArray) -> bool:
-    kind = column.type
-    names = {field.name for field in kind.fields}
-    return any(not row.keys() <= names for row in rows) or any(
-        _may_change([row.get(field.name) for row in rows], column.field(index))
-        for index, field in enumerate(kind.fields)
-    )
-
-
-def _changes(value: Any, kind: pa.DataType) -> bool:
-    if value is None:
-        return False
-    if pa.types.is_integer(kind):
-        return value != int(value)
-    if pa.types.is_date(kind):
-        return isinstance(value, datetime) and value.time() != time()
-    if pa.types.is_float16(kind) or pa.types.is_float32(kind):
-        limit = float(np.finfo(cast("Any", kind.to_pandas_dtype())).max)
-        return math.isfinite(value) and abs(value) > limit
-    if (micros := _coarse_micros(kind)) is not None:
-        return _micros_of(value) % micros != 0
-    if _is_list(kind):
-        return any(_changes(each, kind.value_type) for each in value)
-    if isinstance(kind, pa.MapType):
-        return any(
-            _changes(key, kind.key_type) or _changes(each, kind.item_type)
-            for key, each in _pairs(value)
-        )
-    if isinstance(kind, pa.StructType):
-        kinds = {field.name: field.type for field in kind.fields}
-        return any(name not in kinds or _changes(each, kinds[name]) for name, each in _pairs(value))
-    return False
-
-
-def _coarse_micros(kind: pa.DataType) -> int | None:
+        timed = any(issubclass(of, datetime) for of in set(map(type, values)))
+        return _has_time if timed else None
     if pa.types.is_timestamp(kind) or pa.types.is_time32(kind) or pa.types.is_duration(kind):
-        return _COARSE_MICROS.get(kind.unit)
+        return _cut_of(kind.unit, values)
     return None
+
+
+def _cut_of(unit: str, values: Sequence[Any]) -> Callable[[Any], bool] | None:
+    micros = _MICROS.get(unit)
+    if micros is None:
+        return None
+    if any(map(_has_nanos, set(map(type, values)))):
+        return lambda value: _micros_of(value) % micros != 0 or _nanos_of(value) != 0
+    if micros > 1 and any(beyond % micros for beyond in set(map(_micros_of, values))):
+        return lambda value: _micros_of(value) % micros != 0
+    return None
+
+
+def _is_broken(value: Any) -> bool:
+    return value is not None and value != int(value)
+
+
+def _has_time(value: object) -> bool:
+    # The hour of pandas' NaT, which is a datetime, is NaN.
+    return isinstance(value, datetime) and bool(
+        value.hour or value.minute or value.second or value.microsecond or _nanos_of(value)
+    )
 
 
 def _micros_of(value: object) -> int:
@@ -111,15 +85,56 @@ def _micros_of(value: object) -> int:
     return value.microseconds if isinstance(value, timedelta) else 0
 
 
+def _has_nanos(kind: type) -> bool:
+    """True for the times of pandas, which have nanoseconds."""
+    return hasattr(kind, "nanosecond") or hasattr(kind, "nanoseconds")
+
+
+def _nanos_of(value: object) -> int:
+    """Nanoseconds beyond the microsecond."""
+    return getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
+
+
+def _first_in_structs(values: Sequence[Any], column: pa.StructArray) -> int | None:
+    """Looks as PyArrow does: into tuples by position, into dicts and lists of pairs by name.
+
+    PyArrow refuses a column with several of these forms.
+    """
+    names = [field.name for field in column.type]
+    firsts: list[int | None] = []
+    if all(issubclass(of, (tuple, NoneType)) for of in set(map(type, values))):
+        nothing = (None,) * len(names)
+        tuples = [nothing if row is None else row for row in values]
+        fields = [[row[index] for row in tuples] for index in range(len(names))]
+    else:
+        rows = [row if type(row) is dict else dict(row or ()) for row in values]
+        known = set(names)
+        firsts.append(next((i for i, row in enumerate(rows) if not known.issuperset(row)), None))
+        fields = [[row.get(name) for row in rows] for name in names]
+    firsts += [first_changed(each, column.field(index)) for index, each in enumerate(fields)]
+    return min((first for first in firsts if first is not None), default=None)
+
+
+def _first_in_lists(values: Sequence[Any], column: Any) -> int | None:
+    """Looks into lists, and into maps as lists of their entries."""
+    lists = [
+        () if each is None else each.items() if isinstance(each, dict) else each for each in values
+    ]
+    if isinstance(column, pa.MapArray):
+        names = [column.type.key_field.name, column.type.item_field.name]
+        elements = pa.StructArray.from_arrays([column.keys, column.items], names)
+    else:
+        elements = column.flatten()
+    first = first_changed(list(chain.from_iterable(lists)), elements)
+    return None if first is None else bisect_right(list(accumulate(map(len, lists))), first)
+
+
 def _is_list(kind: pa.DataType) -> bool:
     return (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+        or pa.types.is_map(kind)
     )
-
-
-def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
-    return value.items() if isinstance(value, Mapping) else value
-
-
-def _fields(value: Any) -> Mapping[Any, Any]:
-    return value if isinstance(value, Mapping) else dict(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 import pyarrow as pa
@@ -11,15 +11,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from flinkformat.frozen import frozen
-from tidegate.api.rows.batches import shown
+from tidegate.api.rows.batches import raised, shown
 from tidegate.errors import BadRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.storage.store import Writer, Written
-
-_BYTES: Final = (bytes, bytearray, memoryview)
 
 
 class PartEncoder(Protocol):
@@ -97,16 +95,31 @@ class LinesEncoding:
         lines: list[Any] = []
         try:
             lines.extend(map(self.encode, values))  # what came before a failure is kept
-            return b"".join(lines)
         except Exception as error:
-            index = len(lines)
-            if index == len(values):
-                index = next(i for i, line in enumerate(lines) if not isinstance(line, _BYTES))
-            raise BadRecord(
-                f"a row cannot be encoded: {type(error).__name__}: {error}",
-                where=f"row {index} of a batch: {shown(values[index])}",
-                remedy="Let the sink's encoder give bytes for each row.",
-            ) from error
+            raise _not_encoded(values, len(lines), raised(error)) from error
+        if len(lines) < len(values):  # it ends a map without a word
+            raise _not_encoded(values, len(lines), "the encoder raised StopIteration")
+        try:
+            return b"".join(lines)
+        except TypeError as error:
+            index = next(i for i, line in enumerate(lines) if not _is_bytes(line))
+            raise _not_encoded(values, index, raised(error)) from error
+
+
+def _is_bytes(line: Any) -> bool:
+    try:
+        b"".join([line])
+    except TypeError:
+        return False
+    return True
+
+
+def _not_encoded(values: Sequence[object], index: int, why: str) -> BadRecord:
+    return BadRecord(
+        f"a row cannot be encoded: {why}",
+        where=f"row {index} of a batch: {shown(values[index])}",
+        remedy="Let the sink's encoder give bytes for each row.",
+    )
 
 
 Encoding = ParquetEncoding | CsvEncoding

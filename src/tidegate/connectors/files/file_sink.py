@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import JobId
     from tidegate.typeinfo.types import TypeInformation
 
-_COMPRESSIONS: Final = ("none", "snappy", "gzip", "brotli", "lz4", "lz4_raw", "zstd")
+_COMPRESSIONS: Final = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
 
 
 @frozen

@@ -201,15 +201,31 @@ class FileSource:
         stores = Stores()
         for location in self.locations:
             check_location(stores, location, watched=not self.bounded)
+        first = next(files_with_rows(stores, self.locations), None)
+        if first is not None:
+            self.file_format.check(stores, first.path)
+        if isinstance(csv := self._columns, CsvFormat):
+            csv.check_named(stores, self._all_files(stores))
+
+    @property
+    def missing_columns(self) -> dict[str, str | None]:
+        """Columns that no file has, each with the nearest name that they have, if one is near."""
+        if not isinstance(csv := self._columns, CsvFormat):
+            return {}
+        stores = Stores()
+        return csv.missing(stores, self._all_files(stores))
+
+    @property
+    def _columns(self) -> object:
+        form = self.file_format
+        return form.columns if isinstance(form, RowFormat) else form
+
+    def _all_files(self, stores: Stores) -> list[str]:
+        """All files with rows; none where more come or are there, which may have other columns."""
+        if not self.bounded:
+            return []
         files = list(islice(files_with_rows(stores, self.locations), _LOOKED_AT + 1))
-        if files:
-            self.file_format.check(stores, files[0].path)
-        csv = self.file_format
-        if isinstance(csv, RowFormat):
-            csv = csv.columns
-        # Files to come, or beyond the bound, may have what the others lack.
-        if isinstance(csv, CsvFormat) and files and self.bounded and len(files) <= _LOOKED_AT:
-            csv.check_named(stores, [file.path for file in files])
+        return [file.path for file in files] if len(files) <= _LOOKED_AT else []
 
     def enumerator(
         self, context: EnumeratorContext[FileSplit], restored: bytes | None

@@ -76,34 +76,43 @@ class Quotes:
     """Quotes around values of CSV, as PyArrow finds them. escape: it takes the next sign as it is.
 
     A quote begins a value at the start of a field only, elsewhere it is a character like others;
-    two within a quoted value stand for one. Data begin where a row does.
+    two within a quoted value stand for one. Data begin where a row does. closed: a quote counts
+    only where one at the end of a field closes it. comments: in a line that begins with ``#`` no
+    quote counts.
     """
 
-    def __init__(self, quote: str = '"', delimiter: str = ",", escape: str | None = None) -> None:
-        mark, field_end = re.escape(quote.encode()), re.escape(delimiter.encode())
-        self._values = re.compile(
-            rb"%b(?<![^%b\r\n]%b)[^%b]*+(?:%b%b[^%b]*+)*+(?:(%b)|\Z)"
-            % (mark, field_end, mark, mark, mark, mark, mark, mark)
-        )
-        self._escapes = (
-            None if escape is None else re.compile(re.escape(escape.encode()) + b"(?s:.)")
-        )
+    def __init__(
+        self,
+        quote: str = '"',
+        delimiter: str = ",",
+        escape: str | None = None,
+        *,
+        closed: bool = False,
+        comments: bool = False,
+    ) -> None:
+        mark, field_end = re.escape(quote), re.escape(delimiter)
+        sign = "" if escape is None else re.escape(escape)
+        pair = rf"(?:{mark}{mark}|{sign}(?s:.|\Z))" if sign else mark + mark
+        last = rf"{mark}(?=[{field_end}\r\n]|\Z)" if closed else rf"(?:{mark}|(?P<open>\Z))"
+        comment = r"(?<![^\r\n])#[^\r\n]*+" if comments else ""
+        # A field that holds an escaped sign goes on without quotes.
+        escaped = rf"{sign}(?s:.)[^{field_end}\r\n{sign}]*+" if sign else ""
+        begin, text = rf"{mark}(?<![^{field_end}\r\n]{mark})", f"[^{mark}{sign}]*+"
+        value = f"{begin}{text}(?:{pair}{text})*+{last}"
+        self._parts = re.compile("|".join(filter(None, [comment, escaped, value])).encode())
 
     def blanked(self, data: bytes) -> bytes:
         """The data with dots in place of quoted values: each line end that is left ends a row."""
-        return self._values.sub(lambda found: b"." * len(found[0]), self._unescaped(data))
+        return self._parts.sub(lambda found: b"." * len(found[0]), data)
 
-    def is_open(self, data: bytes) -> bool:
-        """True if a quoted value does not end."""
-        return any(found[1] is None for found in self._values.finditer(self._unescaped(data)))
-
-    def spans_lines(self, data: bytes) -> bool:
-        """True if a quoted value holds a line end, or does not end."""
-        found = self._values.finditer(self._unescaped(data))
-        return any(value[1] is None or b"\n" in value[0] for value in found)
-
-    def _unescaped(self, data: bytes) -> bytes:
-        return data if self._escapes is None else self._escapes.sub(b"..", data)
+    def beyond_lines(self, data: bytes) -> tuple[bool, bool]:
+        """True if a quoted value holds a line end or does not end; true if one does not end."""
+        spans = False
+        for found in self._parts.finditer(data):
+            if found.lastgroup == "open":
+                return True, True
+            spans = spans or b"\n" in found[0]
+        return spans, False
 
 
 class LineBlocks:
@@ -119,15 +128,14 @@ class LineBlocks:
 
     def line_at(self, position: int) -> tuple[bytes, int]:
         """Line that begins at a byte, without its end, and the start of the next line."""
-        self._skip_to(position)
-        data = b""
+        position, data = self._begun(position)
         while (end := self._line_end(data)) < 0:
             piece = self._stream.read(_block_bytes(len(data)) - len(data))
             if not piece:
-                return data.removeprefix(BYTE_ORDER_MARK), position + len(data)
+                return data, position + len(data)
             data += piece
             self._check_length(data, position)
-        return data[:end].rstrip(b"\r\n").removeprefix(BYTE_ORDER_MARK), position + end
+        return data[:end].rstrip(b"\r\n"), position + end
 
     def from_part(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Blocks of the lines that begin in a part, each with its start in bytes."""
@@ -146,15 +154,14 @@ class LineBlocks:
 
     def from_line(self, position: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Blocks from the start of a line to the last line that begins before ``end``."""
+        position, data = self._begun(position)
+        yield from self._blocks(position, end, data)
+
+    def _begun(self, position: int) -> tuple[int, bytes]:
+        """Goes to a byte, and past the mark of UTF-8 there. Gives the byte and what was read."""
         self._skip_to(position)
-        if position == 0:
-            mark = self._stream.read(len(BYTE_ORDER_MARK))
-            if mark == BYTE_ORDER_MARK:
-                yield from self._blocks(len(mark), end)
-            else:
-                yield from self._blocks(0, end, mark)
-            return
-        yield from self._blocks(position, end)
+        mark = b"" if position else self._stream.read(len(BYTE_ORDER_MARK))
+        return (len(mark), b"") if mark == BYTE_ORDER_MARK else (position, mark)
 
     def _blocks(self, position: int, end: int, rest: bytes = b"") -> Iterator[tuple[int, bytes]]:
         while position < end:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -174,21 +175,44 @@ class CsvFormat:
         return _without_nulls(schema)
 
     def check_named(self, stores: Stores, paths: Sequence[str]) -> None:
-        """Raises ConfigError if a column of the schema is in none of these files."""
-        if self.schema is None or not self.header:
+        """Raises ConfigError if these files have no column of the schema, or lack one without null.
+
+        Other columns may be for files to come: they are null, and the program is warned.
+        """
+        missing = self.missing(stores, paths)
+        if not missing:
             return
         schema = schema_from(self.schema)
-        missing = set(schema.names)
-        for path in paths:
-            lines, _ = self._first_lines(stores, path, 1)
-            missing -= set(self._names(lines[0], schema, path) if lines else schema.names)
-            if not missing:
-                return
+        if len(missing) < len(schema) and all(schema.field(name).nullable for name in missing):
+            return
+        columns = [f"{name} (but {near})" if near else name for name, near in missing.items()]
         raise ConfigError(
-            f"The schema has columns that no file has: {', '.join(sorted(missing))}",
+            f"The schema has columns that no file has: {', '.join(columns)}",
             where=", ".join(paths),
             remedy="Write them as the header does, or leave them out.",
         )
+
+    def missing(self, stores: Stores, paths: Sequence[str]) -> dict[str, str | None]:
+        """Columns of the schema that none of these files has, with the nearest name that they have.
+
+        The name is one that the schema has not; None where none is near.
+        """
+        if self.schema is None or not self.header or not paths:
+            return {}
+        schema = schema_from(self.schema)
+        found: set[str] = set()
+        for path in paths:
+            lines, _ = self._first_lines(stores, path, 1)
+            found.update(self._names(lines[0], schema, path) if lines else schema.names)
+            if found.issuperset(schema.names):
+                return {}
+        others = {name.lower(): name for name in sorted(found.difference(schema.names))}
+        missing: dict[str, str | None] = {}
+        for name in schema.names:
+            if name not in found:
+                near = get_close_matches(name.lower(), others, n=1)
+                missing[name] = others[near[0]] if near else None
+        return missing
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes, cut only if a line end always ends a row."""
@@ -202,11 +226,13 @@ class CsvFormat:
             if not lines:
                 return  # a file of blank lines and comments
             names = self._names(lines[0], schema, split.path)
+        parse = self._parser(names, schema)
+        # A value that goes on in the next line is one bad row, or its rest would be taken for one.
+        rows = self._line_quotes or self._quotes(closed=True)
         with opened_text(stores, split.path) as stream:
             lines = LineBlocks(stream, split.path, quotes=self._line_quotes)
             found = _blocks_of(lines, split, max(split.start, first))
-            parse, quotes = self._parser(names, schema), self._line_quotes
-            yield from _parsed(found, parse, stores, split, skip=self.skip, quotes=quotes)
+            yield from _parsed(found, parse, stores, split, skip=self.skip, quotes=rows)
 
     def _first_lines(self, stores: Stores, path: str, count: int) -> tuple[list[bytes], int]:
         """This many lines that are neither blank nor comments, and the position after them.
@@ -214,10 +240,10 @@ class CsvFormat:
         Raises BadRecord for a line with a line end of another kind in it.
         """
         lines: list[bytes] = []
-        position = 0
+        position, quotes = 0, self._line_quotes
         while len(lines) < count:
             with opened_text(stores, path) as stream:
-                line, end = LineBlocks(stream, path, quotes=self._line_quotes).line_at(position)
+                line, end = LineBlocks(stream, path, quotes=quotes).line_at(position)
             if end == position:
                 break
             position = end
@@ -249,19 +275,25 @@ class CsvFormat:
             )
         return names
 
-    @property
-    def _quotes(self) -> Quotes | None:
+    def _quotes(self, *, closed: bool = False) -> Quotes | None:
         if self.quote_char is None:
             return None
-        return Quotes(self.quote_char, self.delimiter, self.escape_char)
+        return Quotes(
+            self.quote_char,
+            self.delimiter,
+            self.escape_char,
+            closed=closed,
+            comments=self.comments,
+        )
 
     @property
     def _line_quotes(self) -> Quotes | None:
         """Quotes between which a line end ends no line."""
-        return self._quotes if self.newlines else None
+        return self._quotes() if self.newlines else None
 
     def _columns(self, block: bytes, path: str, *, skip: bool = False) -> pa.Schema:
-        if not skip and not self.newlines and self._quotes and self._quotes.spans_lines(block):
+        quotes = None if skip or self.newlines else self._quotes()
+        if quotes is not None and quotes.beyond_lines(block)[0]:
             raise BadRecord(
                 "A quoted value goes on behind the end of its line",
                 where=path,
@@ -290,11 +322,11 @@ class CsvFormat:
         if self.null_value is not None:
             converting.null_values = [self.null_value]
             converting.strings_can_be_null = True
-        parsing, quotes = self._parsing(), self._quotes
+        parsing, quotes, line_quotes = self._parsing(), self._quotes(), self._line_quotes
 
         def parse(block: bytes) -> Rows:
             if self.comments and b"#" in block:
-                block = b"".join(x for x in block.splitlines(keepends=True) if x[:1] != b"#")
+                block = _without_comments(block, line_quotes)
             if not block:
                 return _one_batch(schema.empty_table())
             reading = pa_csv.ReadOptions(
@@ -319,15 +351,22 @@ class CsvFormat:
         return table
 
 
+def _without_comments(block: bytes, quotes: Quotes | None) -> bytes:
+    shape = block if quotes is None else quotes.blanked(block)
+    ends = accumulate(map(len, shape.splitlines(keepends=True)), initial=0)
+    return b"".join(block[at:end] for at, end in pairwise(ends) if block[at : at + 1] != b"#")
+
+
 def _check_quotes(block: bytes, rows: int, quotes: Quotes, *, newlines: bool) -> None:
     """Refuses what PyArrow reads as it happens to be cut into blocks."""
     if newlines:
-        if quotes.is_open(block):
+        if quotes.beyond_lines(block)[1]:
             raise pa.ArrowInvalid("a quoted value does not end: close its quotes")
         return
     start = block.rfind(b"\n", 0, -1) + 1
     lines = block.count(b"\n", 0, start) + 1
-    if (rows < lines and quotes.spans_lines(block)) or quotes.is_open(block[start:]):
+    # A row for each line leaves room for an open value in the last one alone.
+    if quotes.beyond_lines(block if rows < lines else block[start:])[0]:
         raise pa.ArrowInvalid(
             "a quoted value goes on behind the end of its line: set newlines_in_values=True if "
             "values hold line ends"
@@ -391,7 +430,7 @@ def _parsed_block(
         lines = lines_of(data, quotes=quotes)
         good, bad = _isolated(lines, parse)
     if bad and not skip:  # a mark of UTF-8 is bad within a block alone
-        raise _bad_record(stores, path, offset, data, bad[0], quotes)
+        raise _bad_record(stores, path, offset, lines, bad[0])
     begins = list(accumulate(map(len, lines), initial=offset))
     letters = [DeadLetter(f"{path}, byte {begins[i]}", why, lines[i]) for i, why in bad]
     return Block(offset, offset + len(data), _joined(good), bad=tuple(letters))
@@ -450,10 +489,9 @@ def _joined(parts: list[Rows]) -> Rows:
 
 
 def _bad_record(
-    stores: Stores, path: str, offset: int, data: bytes, bad: tuple[int, str], quotes: Quotes | None
+    stores: Stores, path: str, offset: int, lines: list[bytes], bad: tuple[int, str]
 ) -> BadRecord:
     index, reason = bad
-    lines = lines_of(data, quotes=quotes)
     before = b"".join(lines[:index]).count(b"\n")
     number = line_number(stores, path, offset) + before
     text = lines[index].decode("utf-8", "replace").rstrip("\r\n")

@@ -129,12 +129,22 @@ def _warn_of_sources(graph: StreamGraph, warnings: Warnings) -> None:
     from tidegate.operators.sources.source import SourceReaderOperator
 
     for node in graph.nodes:
-        if isinstance(node.operator, SourceReaderOperator) and node.operator.unmatched:
+        if not isinstance(node.operator, SourceReaderOperator):
+            continue
+        if unmatched := node.operator.unmatched:
             warnings.warn(
                 Warn.NOTHING_TO_READ,
                 "no file matches yet; the source goes on looking",
                 source=node.name,
-                pattern=", ".join(node.operator.unmatched),
+                pattern=", ".join(unmatched),
+            )
+        if missing := node.operator.missing_columns:
+            warnings.warn(
+                Warn.MISSING_COLUMNS,
+                "no file has these columns of the schema, so that they are null in each row",
+                source=node.name,
+                columns=", ".join(missing),
+                nearest={name: near for name, near in missing.items() if near},
             )
 
 

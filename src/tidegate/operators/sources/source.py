@@ -77,6 +77,11 @@ class SourceReaderOperator(SourceOperator):
         return getattr(self._source, "unmatched", ())
 
     @property
+    def missing_columns(self) -> Mapping[str, str | None]:
+        """Columns that are read and nothing has, with the nearest name if one is near."""
+        return getattr(self._source, "missing_columns", {})
+
+    @property
     def bounded(self) -> bool:
         return self._source.bounded
 
