@@ -1,4 +1,5 @@
 # Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
+SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check properties simulate mutants chaos cluster fuzz soak features release wheels bench bench-page docs clean
 

@@ -21,7 +21,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.job import ClusterJob
-from tests.cluster.kills import CUTS, KINDS, check_nothing_lost, kill_executors
+from tests.cluster.kills import CUTS, KINDS, check_files, check_nothing_lost, kill_executors
 from tests.cluster.standalone import CORES, WORKERS, StandaloneCluster
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ def of_batches(cluster: StandaloneCluster, folder: Path, kills: int, chance: Ran
             job.start()
             hit = kill_executors(job, chance, min(KILLS_A_BATCH, kills - done))
             rows += check_nothing_lost(job)
+            check_files(job)
         except BaseException:
             print(f"batch: see {at}; the driver's log ends with\n{job.log()[-4_000:]}")
             raise

@@ -17,6 +17,7 @@ from tests.e2e.jobs import Counted, counted, same
 from tests.e2e.journal import Journal, Latch
 from tests.e2e.ledger import LedgerCommitter, LedgerSink, LedgerWriter
 from tidegate import StreamExecutionEnvironment, Types
+from tidegate.connectors import FileSink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ class Orders:
 
     row_s: that a reader takes for each row while there is a file `slow` in the folder. by_count:
     the sink comes behind a step of its own, as slow, where rows go by what was counted: if a count
-    were another in a second try, a row would be lost there, or come twice.
+    were another in a second try, a row would be lost there, or come twice. They go to files, too.
     """
 
     folder: str
@@ -111,6 +112,7 @@ def main() -> None:
     if orders.by_count:
         again = Slow[Counted](Latch(folder / "slow"), orders.row_s)
         counts = counts.key_by(count_of, key_type=Types.LONG()).map(again).uid("by count")
+        counts.sink_to(FileSink.json(folder / "files")).uid("files")
     counts.sink_to(WitnessedSink(folder / "out", journal)).uid("ledger")
     env.execute(NAME)
     spark.stop()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.conftest import StartJob
 from tests.cluster.job import ClusterJob
-from tests.cluster.kills import KINDS, check_nothing_lost, kill_executors
+from tests.cluster.kills import KINDS, check_files, check_nothing_lost, kill_executors
 from tests.cluster.standalone import WORKERS
 
 pytestmark = [
@@ -51,6 +51,7 @@ def test_an_executor_dies_with_what_a_batch_has_shuffled_and_nothing_is_lost_or_
     job = start_job(rows=900, batch=True)
     assert kill_executors(job, chance, 2), "the batch runs when it is hit"
     assert check_nothing_lost(job) == 900
+    check_files(job)
 
 
 def check_slots_tell_their_hosts(job: ClusterJob) -> None:
