@@ -1,7 +1,9 @@
 """The harness for users' functions: it does what the engine would, and nothing by itself."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
@@ -347,6 +349,32 @@ def test_a_harness_works_beside_a_running_loop() -> None:
             return harness.take()
 
     assert asyncio.run(cell()) == [2]
+
+
+class OfItsThread(MapFunction[int, int]):
+    """Sums records in what only the thread that opened it has, as a database of SQLite."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.of_thread = threading.local()
+        self.of_thread.sum = 0
+
+    def map(self, value: int) -> int:
+        self.of_thread.sum += value + ADDED.get()
+        return self.of_thread.sum
+
+
+ADDED = ContextVar("ADDED", default=0)
+
+
+def test_all_calls_beside_a_running_loop_come_on_one_thread_in_the_callers_context() -> None:
+    async def cell() -> list[int]:
+        with OperatorHarness(lambda stream: stream.map(OfItsThread())) as harness:
+            harness.process(1)
+            ADDED.set(10)
+            harness.process(2)
+            return harness.take()
+
+    assert asyncio.run(cell()) == [1, 13]
 
 
 def test_a_harness_is_closed_once_and_says_that_it_is() -> None:
