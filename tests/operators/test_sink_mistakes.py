@@ -8,7 +8,7 @@ import pytest
 from tests.operators.world import Hosted, World
 from tidegate.api.operator import Operator
 from tidegate.api.sink import Prepared, WriterContext
-from tidegate.errors import CommitFailed, TidegateError, UserCodeFailed, UserError
+from tidegate.errors import BadRecord, CommitFailed, TidegateError, UserCodeFailed, UserError
 from tidegate.model.elements import Batch
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.sinks.sink import SinkOperator
@@ -29,6 +29,8 @@ class Mistaken:
         self.calls += 1
         if isinstance(self._returned, type) and issubclass(self._returned, Exception):
             raise self._returned("a mistake")
+        if isinstance(self._returned, Exception):
+            raise self._returned
         return self._returned
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> "Mistaken":
@@ -76,6 +78,19 @@ def test_what_a_call_raises_is_told_with_operator_call_and_trace(world: World, c
     assert failed.what == "the function of operator 'to table' raised KeyError: 'a mistake'"
     assert failed.where == f"operator 'to table', in its {call}"
     assert "self._make" in failed.trace
+
+
+@pytest.mark.parametrize(
+    "call", ["writer", "write", "prepare_commit", "snapshot", "on_complete", "commit"]
+)
+def test_an_error_of_tidegates_own_stays_what_it_is_with_the_cause_that_it_has(
+    world: World, call: str
+) -> None:
+    cause = OSError("the disk")
+    ours = BadRecord("no number")
+    ours.__cause__ = cause
+    failed = mistake(world, Mistaken(call, ours))
+    assert failed is ours and failed.__cause__ is cause
 
 
 WRONG: list[tuple[str, object, str]] = [

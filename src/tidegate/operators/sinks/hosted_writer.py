@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from tidegate.api.sink import CoordinatedWriter, NotifiedWriter, Prepared
 from tidegate.errors import UserError, with_article
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Sequence
@@ -71,4 +71,4 @@ class HostedWriter:
         try:
             yield
         except BaseException as error:
-            raise user_code_failed(error, operator=self._operator, call=call) from error
+            raise_user_code_failed(error, operator=self._operator, call=call)

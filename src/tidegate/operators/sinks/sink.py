@@ -22,7 +22,7 @@ from tidegate.errors import CommitFailed, WorldError
 from tidegate.model.ids import CheckpointId
 from tidegate.model.metrics import MetricKind
 from tidegate.model.topology import Delivery, DeliveryGuarantee
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.operators.sinks.hosted_writer import HostedWriter
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ async def commit(
                     remedy=(ours and ours.remedy) or remedy,
                 ) from error
         except Exception as error:
-            raise user_code_failed(error, operator=name, call="commit") from error
+            raise_user_code_failed(error, operator=name, call="commit")
         await asyncio.sleep(backoff_s)
         backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
 
