@@ -1,5 +1,6 @@
 """The commit protocol, with a sink whose target is a list."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -314,8 +315,10 @@ def test_a_slow_writer_holds_back_its_input(world: World) -> None:
 
     step = Hosted(SinkOperator(SlowSink()), world)
     steps = world.on_loop(lambda: step.operator.process(RowBatch(["a"]), 0, step.out))
-    waited = next(steps)
+    waited = asyncio.ensure_future(next(steps), loop=world.loop)
+    world.settle()
     assert not waited.done()
     step.operator.on_event(OperatorEvent("go on"))
+    world.settle()
     assert waited.done()
     assert next(steps, "exhausted") == "exhausted"
