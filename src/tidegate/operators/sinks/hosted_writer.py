@@ -27,7 +27,9 @@ class HostedWriter:
     def __init__(self, sink: Sink, context: WriterContext, restored: Sequence[bytes]) -> None:
         self._operator = context.operator
         with self._call("writer"):
-            self._writer = sink.writer(context, restored)
+            writer = self._writer = sink.writer(context, restored)
+        self._notified = writer if isinstance(writer, NotifiedWriter) else None
+        self._coordinated = writer if isinstance(writer, CoordinatedWriter) else None
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         with self._call("write"):
@@ -60,14 +62,14 @@ class HostedWriter:
         )
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        if isinstance(self._writer, NotifiedWriter):
+        if self._notified is not None:
             with self._call("on_complete"):
-                self._writer.on_complete(checkpoint)
+                self._notified.on_complete(checkpoint)
 
     def on_event(self, event: OperatorEvent) -> None:
-        if isinstance(self._writer, CoordinatedWriter):
+        if self._coordinated is not None:
             with self._call("on_event"):
-                self._writer.on_event(event)
+                self._coordinated.on_event(event)
 
     def close(self) -> None:
         with self._call("close"):
