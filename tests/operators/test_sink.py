@@ -246,7 +246,15 @@ def test_what_waits_for_its_commit_is_counted(world: World) -> None:
 
 def pending(step: Hosted) -> object:
     read = {key.name: value for key, value in step.context.registry.read().items()}
-    return read["pendingCommittables"]
+    return read.get("pendingCommittables")
+
+
+def test_a_sink_that_commits_nothing_counts_nothing(world: World) -> None:
+    class Printing(ListSink):
+        def committer(self) -> None:
+            return None
+
+    assert pending(Hosted(SinkOperator(Printing()), world)) is None
 
 
 def test_two_completions_at_once_are_committed_once_each(world: World) -> None:

@@ -63,11 +63,12 @@ class Commits:
         self._completed = max([begun, *self._held])
         self._committing = False
         self.recovered: asyncio.Future[None] | None = None
-        context.tasks.metrics.registry.tell(
-            "pendingCommittables",
-            MetricKind.GAUGE,
-            lambda: sum(map(len, list(self._held.values()))),
-        )
+        if committer is not None:
+            context.tasks.metrics.registry.tell(
+                "pendingCommittables",
+                MetricKind.GAUGE,
+                lambda: sum(map(len, list(self._held.values()))),
+            )
 
     def recover(self, then: Callable[[], None]) -> None:
         """Commits what the restored checkpoint held, if it held any, and calls back.
