@@ -1,6 +1,8 @@
 """Commands, errors and exit codes of the command line."""
 
+import errno
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,6 +122,30 @@ def test_output_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "The system has refused a call: File too large" in ran.stderr
     assert "Traceback" not in ran.stderr and "ignored" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "where"),
+    [
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+            "Connection refused",
+            "",
+        ),
+        (TimeoutError(), "TimeoutError", ""),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known", ""),
+        (OSError(errno.ENOSPC, "No space"), "No space", "standard output, or a file"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "a/b"), "No such file", "a/b"),
+    ],
+)
+def test_only_errors_of_files_are_told_with_a_place_and_room(
+    error: OSError, told: str, where: str
+) -> None:
+    result = command_that_raises(error)()
+    assert result.exit_code == 1
+    assert f"The system has refused a call: {told}\n" in result.stderr
+    assert (f"where: {where}\n" in result.stderr) if where else "where" not in result.stderr
+    assert ("there is room" in result.stderr) is bool(where)
 
 
 def test_a_closed_output_is_no_error() -> None:

@@ -6,11 +6,14 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tidegate import Instant, Row, Types
 from tidegate.connectors import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from tidegate.typeinfo.types import TypeInformation
+
+EAST = timezone(timedelta(hours=2))
 
 
 def reader(of: TypeInformation) -> Callable[[bytes], Any]:
@@ -105,6 +108,12 @@ def test_whole_numbers_as_keys_of_maps_are_read_again() -> None:
     [
         (Types.INT(), "not a number"),
         (Types.INT(), 2**31),
+        (Types.LONG(), 2**63),
+        (Types.LONG(), np.uint64(2**63)),
+        (Types.LONG(), -(2**63) - 1),
+        (Types.SQL_TIMESTAMP(), datetime(2024, 1, 1, tzinfo=EAST)),
+        (Types.SQL_TIME(), time(1, 2, tzinfo=EAST)),
+        (Types.SQL_TIMESTAMP(), date(2024, 1, 1)),
         (Types.STRING(), 5),
         (Types.BIG_DEC(), Decimal("NaN")),
         (Types.LIST(Types.INT()), ["1"]),
@@ -121,6 +130,12 @@ WRITTEN: list[tuple[TypeInformation, object, bytes]] = [
     (Types.FLOAT(), 0.1, b"0.1"),
     (Types.DOUBLE(), 1, b"1.0"),
     (Types.DOUBLE(), float("nan"), b"null"),
+    (Types.LONG(), 2**63 - 1, b"9223372036854775807"),
+    (Types.LONG(), -(2**63), b"-9223372036854775808"),
+    (Types.LONG(), np.int64(5), b"5"),
+    (Types.LONG(), None, b"null"),
+    (Types.SQL_TIMESTAMP(), datetime(2024, 1, 1, 1, 2, 3, 4), b'"2024-01-01T01:02:03.000004"'),  # noqa: DTZ001
+    (Types.SQL_TIMESTAMP(), None, b"null"),
     (Types.BIG_INT(), 2**70, b"1180591620717411303424"),
     (Types.SQL_DATE(), date(2024, 2, 29), b'"2024-02-29"'),
     (Types.SQL_TIME(), time(1, 2), b'"01:02:00"'),

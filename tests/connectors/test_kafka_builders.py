@@ -14,6 +14,7 @@ import pytest
 
 from tests.operators.world import Hosted, World
 from tidegate import ConfigError, Row, StreamExecutionEnvironment, Types
+from tidegate.api import ship
 from tidegate.connectors import (
     ByteArraySchema,
     DeliveryGuarantee,
@@ -31,7 +32,7 @@ from tidegate.connectors import (
     SimpleStringSchema,
 )
 from tidegate.connectors.kafka import cluster
-from tidegate.connectors.kafka.enumerator.dealing import KafkaEnumerator
+from tidegate.connectors.kafka.enumerator.dealing import EnumeratorState, KafkaEnumerator
 from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
 from tidegate.connectors.kafka.offsets import KafkaSplit, Subscription
 from tidegate.connectors.kafka.transactions import (
@@ -42,6 +43,7 @@ from tidegate.connectors.kafka.transactions import (
 from tidegate.connectors.kafka.writer import Sending
 from tidegate.errors import BadRecord, FormatError, StorageFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
+from tidegate.model.ids import CheckpointId
 from tidegate.operators.sinks.sink import SinkOperator
 
 NOBODY = "127.0.0.1:1"
@@ -518,3 +520,24 @@ def test_a_pattern_leaves_kafkas_own_topics_out_and_names_take_them() -> None:
     assert [pattern.includes(topic) for topic in own] == [False] * 3
     assert pattern.includes("orders") and pattern.includes("__orders")
     assert Subscription(topics=own).includes("__consumer_offsets")
+
+
+def restored_enumerator(subscription: Subscription, state: EnumeratorState) -> EnumeratorState:
+    """State of an enumerator that was restored, and has looked at a cluster without news."""
+    context: Any = SimpleNamespace(
+        run_blocking=lambda call, then: then(call()), call_later=lambda after_ms, call: None
+    )
+    finder: Any = SimpleNamespace(subscription=subscription, bounded=False)
+    data = ship.dumps(state, name="kafka enumerator")
+    enumerator = KafkaEnumerator(context, finder, 0, data)
+    return ship.restored(EnumeratorState, enumerator.snapshot(CheckpointId(1)), name="kafka")
+
+
+def test_kafkas_own_topics_of_an_older_snapshot_are_dropped_where_a_pattern_leaves_them_out() -> (
+    None
+):
+    orders, own = KafkaTopicPartition("orders", 0), KafkaTopicPartition("__consumer_offsets", 3)
+    state = EnumeratorState({orders, own}, [KafkaSplit(own, 7), KafkaSplit(orders, 7)], begun=True)
+    dropped = EnumeratorState({orders}, [KafkaSplit(orders, 7)], begun=True)
+    assert restored_enumerator(Subscription(pattern=".*"), state) == dropped
+    assert restored_enumerator(Subscription(topics=("orders", own.topic)), state) == state

@@ -11,7 +11,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 from tidegate.connectors import KafkaTopicPartition, SimpleStringSchema
 from tidegate.connectors.kafka import kafka_reader
 from tidegate.connectors.kafka.kafka_reader import GroupOffsets, KafkaReader
-from tidegate.connectors.kafka.offsets import KafkaSplit
+from tidegate.connectors.kafka.offsets import KafkaSplit, Subscription
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.model.ids import CheckpointId
 
@@ -20,11 +20,19 @@ NOBODY = "127.0.0.1:1"
 ReadAhead = Callable[[Callable[[], object], Callable[[object], None]], None]
 
 
-def reader_of(servers: str, read_ahead: ReadAhead = lambda call, then: then(call())) -> KafkaReader:
+NUMBERS = Subscription(topics=("numbers",))
+
+
+def reader_of(
+    servers: str,
+    read_ahead: ReadAhead = lambda call, then: then(call()),
+    subscription: Subscription = NUMBERS,
+) -> KafkaReader:
     """A reader whose calls on the pool are made at once, unless told otherwise."""
     context: Any = SimpleNamespace(rows=7, repeatable=False, read_ahead=read_ahead)
     properties = {"bootstrap.servers": servers, "group.id": "nobody", "log_level": "2"}
-    return KafkaReader(context, properties, SimpleStringSchema(), commits=True, stops=True)
+    schema = SimpleStringSchema()
+    return KafkaReader(context, properties, schema, subscription, commits=True, stops=True)
 
 
 def test_a_source_that_reaches_no_broker_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -37,6 +45,23 @@ def test_a_source_that_reaches_no_broker_says_so_once(caplog: pytest.LogCaptureF
         reader.poll()
     [told] = caplog.messages
     assert NOBODY in told and "brokers are down" in told and "tries again" in told
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("subscription", "read"),
+    [
+        (Subscription(pattern=".*"), ["orders"]),
+        (Subscription(topics=("orders", "__consumer_offsets")), ["orders", "__consumer_offsets"]),
+    ],
+)
+def test_a_restored_reader_takes_kafkas_own_topics_only_where_they_are_named(
+    subscription: Subscription, read: list[str]
+) -> None:
+    reader = reader_of(NOBODY, subscription=subscription)
+    topics = ("orders", "__consumer_offsets")
+    reader.add_splits([KafkaSplit(KafkaTopicPartition(topic, 3), 5) for topic in topics])
+    assert [split.place.topic for split in reader.snapshot(CheckpointId(1))] == read
     reader.close()
 
 
@@ -121,7 +146,7 @@ class Reading:
         )
         properties = {"bootstrap.servers": NOBODY}
         schema = SimpleStringSchema()
-        self.reader = KafkaReader(context, properties, schema, commits=True, stops=True)
+        self.reader = KafkaReader(context, properties, schema, NUMBERS, commits=True, stops=True)
         self.reader.add_splits([KafkaSplit(KafkaTopicPartition("numbers", 0), 0, stop)])
 
     def poll(self) -> list[object] | None:
@@ -238,7 +263,8 @@ def test_records_of_several_partitions_come_in_one_order_where_it_has_to_be_repe
         rows=rows, repeatable=True, read_ahead=lambda call, then: then(call())
     )
     properties = {"bootstrap.servers": NOBODY}
-    reader = KafkaReader(context, properties, SimpleStringSchema(), commits=False, stops=True)
+    schema = SimpleStringSchema()
+    reader = KafkaReader(context, properties, schema, NUMBERS, commits=False, stops=True)
     reader.add_splits([KafkaSplit(KafkaTopicPartition("numbers", at), 0, 4) for at in (2, 0, 1)])
     reader.no_more_splits()
     found = list[object]()

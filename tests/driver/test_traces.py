@@ -178,7 +178,7 @@ def test_a_reporter_that_fails_is_logged_once_and_harms_nobody(tmp_path: Path) -
     file, broken = tmp_path / "spans", Broken()
     broken.released.set()
     spans = reporting(broken, SpanFile(file))
-    tracing = Tracing([spans])
+    tracing = Tracing(spans)
     with structlog.testing.capture_logs() as log:
         tracing.follow([Deployed(Attempt(0), None, 6)], lambda: world.machine.view(0))
         spans.add(SPAN)
@@ -218,7 +218,7 @@ def test_without_reporters_nobody_looks() -> None:
         raise AssertionError("looked at")
 
     ended = CheckpointEnded(CheckpointId(1), SnapshotKind.CHECKPOINT, 5)
-    tracing = Tracing([])
+    tracing = Tracing(None)
     tracing.follow([ended, Deployed(Attempt(0), None, 6)], view)
     with pytest.raises(AssertionError, match="looked at"):
-        Tracing([reporting(Broken())]).follow([ended], view)
+        Tracing(reporting(Broken())).follow([ended], view)

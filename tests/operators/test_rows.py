@@ -1,6 +1,7 @@
 """map, filter, flat_map, process and reduce, row by row."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from tidegate.api.functions import (
 from tidegate.api.operator import Operator
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.api.watermarks import WatermarkStrategy
-from tidegate.errors import GraphError, UnsupportedKey, UserCodeFailed
+from tidegate.errors import BadRecord, GraphError, UnsupportedKey, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
@@ -399,6 +400,32 @@ def test_rows_ahead_of_one_that_fails_leave_before_the_failure(
     assert isinstance(failed.value.__cause__, ValueError)
     if stamps is not None:
         assert step.out.stamps[-2:] == [10, 20]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        MapOperator,
+        FilterOperator,
+        FlatMapOperator,
+        SinkFunctionOperator,
+        ReduceOperator,
+        ProcessOperator,
+        timestamps_by,
+    ],
+)
+def test_an_error_of_tidegates_own_keeps_the_cause_that_it_has(
+    world: World, make: Callable[[Callable[..., Any]], Operator]
+) -> None:
+    ours, cause = BadRecord("no number"), OSError("the disk")
+
+    def fails(*given: object) -> Any:
+        raise ours from cause
+
+    step = Hosted(make(fails), world)
+    with pytest.raises(BadRecord, match="no number") as failed:
+        step.process(keyed([1, 2], ["k", "k"]))
+    assert failed.value is ours and ours.__cause__ is cause
 
 
 def test_a_first_row_that_fails_fails_alone(world: World) -> None:

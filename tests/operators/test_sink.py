@@ -1,5 +1,6 @@
 """The commit protocol, with a sink whose target is a list."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -245,7 +246,15 @@ def test_what_waits_for_its_commit_is_counted(world: World) -> None:
 
 def pending(step: Hosted) -> object:
     read = {key.name: value for key, value in step.context.registry.read().items()}
-    return read["pendingCommittables"]
+    return read.get("pendingCommittables")
+
+
+def test_a_sink_that_commits_nothing_counts_nothing(world: World) -> None:
+    class Printing(ListSink):
+        def committer(self) -> None:
+            return None
+
+    assert pending(Hosted(SinkOperator(Printing()), world)) is None
 
 
 def test_two_completions_at_once_are_committed_once_each(world: World) -> None:
@@ -314,8 +323,10 @@ def test_a_slow_writer_holds_back_its_input(world: World) -> None:
 
     step = Hosted(SinkOperator(SlowSink()), world)
     steps = world.on_loop(lambda: step.operator.process(RowBatch(["a"]), 0, step.out))
-    waited = next(steps)
+    waited = asyncio.ensure_future(next(steps), loop=world.loop)
+    world.settle()
     assert not waited.done()
     step.operator.on_event(OperatorEvent("go on"))
+    world.settle()
     assert waited.done()
     assert next(steps, "exhausted") == "exhausted"

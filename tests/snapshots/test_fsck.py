@@ -31,11 +31,12 @@ from tests.snapshots.snapshot_world import JobWorld, Kind
 from tidegate.cli.main import commands
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.ha.chain import beat_path
-from tidegate.model.ids import OperatorId
+from tidegate.model.ids import JobId, OperatorId
 from tidegate.snapshots.checking import snapshot_check
 from tidegate.snapshots.checking.findings import Fault
 from tidegate.snapshots.checking.fsck import check, fsck
 from tidegate.snapshots.checking.integrity import contents_of
+from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles, MemoryStore
 from tidegate.storage.store import FileInfo, Store
 from tidegate.storage.stores import Stores
@@ -212,6 +213,38 @@ def test_orphans_are_deleted_only_when_asked_and_nothing_else_is(
     left("shared")(snapshots)
     assert check(snapshots.stores, snapshots.root, delete_orphans=True).healthy
     assert snapshots.files == before
+
+
+TRY = paths.try_file(JobId("ab" * 16))
+
+
+def test_a_try_of_a_micro_batch_is_nothing_foreign(healthy: dict[Kind, Snapshots]) -> None:
+    snapshots = healthy[HEAP].restored()
+    for folder in (snapshots.chk(2), snapshots.chk(9)):  # complete, and just begun
+        snapshots.files[f"{folder}/{TRY}"] = b""
+    before = dict(snapshots.files)
+    report = check(snapshots.stores, snapshots.root, delete_orphans=True)
+    assert (report.findings, report.notes, snapshots.files) == ((), (), before)
+    snapshots.files[f"{snapshots.root}/{TRY}"] = b""
+    snapshots.files[f"{snapshots.folder}/{TRY}"] = b""
+    [finding] = check(snapshots.stores, snapshots.root).findings
+    assert (finding.fault, finding.path) == (Fault.FOREIGN, f"{snapshots.folder}/{TRY}")
+
+
+@pytest.mark.parametrize("states", [0, 1])
+def test_a_try_in_a_folder_without_metadata_is_no_file_of_state(
+    healthy: dict[Kind, Snapshots], states: int
+) -> None:
+    """As of micro-batches, which keep no records of jobs."""
+    snapshots = healthy[HEAP].restored()
+    for file in [file for file in snapshots.files if "/.jobs/" in file]:
+        del snapshots.files[file]
+    snapshots.files[f"{snapshots.chk(9)}/{TRY}"] = b""
+    for number in range(states):
+        snapshots.files[f"{snapshots.chk(9)}/1-0-{number:016x}"] = b"state"
+    found = check(snapshots.stores, snapshots.root).findings
+    assert [each.path for each in found] == [snapshots.chk(9)] * states
+    assert all("It holds 1 files of state" in each.what for each in found)
 
 
 def test_a_checkpoint_that_no_record_names_is_deleted_as_a_whole(

@@ -268,6 +268,13 @@ def test_what_cannot_become_a_frame_is_refused_early(
         numbers.to_spark("v variant", spark=spark)
     with pytest.raises(ConfigError, match="The schema has several columns named 'a'"):
         numbers.to_spark("a bigint, A bigint")
+    with pytest.raises(ConfigError, match="The schema has several columns named 'a'"):
+        numbers.to_spark(pa.schema([("a", pa.int64()), ("a", pa.int64())]))
+    twice = pa.list_(pa.struct([("b", pa.int64()), ("B", pa.string())]))
+    with pytest.raises(ConfigError, match=r"The schema has several columns named 's\.element\.b'"):
+        numbers.to_spark(pa.schema([("s", twice)]))
+    with pytest.raises(GraphError, match=r"'d' \(duration.*'d' \(time64"):
+        numbers.to_spark(pa.schema([("d", pa.duration("s")), ("d", pa.time64("us"))]), spark=spark)
     with pytest.raises(ConfigError, match="not a schema of Spark"):
         numbers.to_spark("v nonsense", spark=spark)
     with pytest.raises(ConfigError, match="int is not a schema"):

@@ -56,6 +56,12 @@ def test_places_are_put_together_and_taken_apart() -> None:
     assert paths.scheme_of("HDFS://n/a") == "hdfs"
 
 
+def test_the_name_of_a_try_gives_its_job() -> None:
+    assert paths.try_of(f"/c/chk-1/{paths.try_file(JOB)}") == JOB
+    for other in ("try-", "try-me", f"retry-{JOB}", f"try-{JOB}.part", "committed"):
+        assert paths.try_of(other) is None
+
+
 def test_the_layout_is_flinks() -> None:
     assert paths.exclusive_folder(JOB, CheckpointId(7)) == f"{JOB}/chk-7"
     assert paths.shared_folder(JOB) == f"{JOB}/shared"

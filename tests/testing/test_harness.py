@@ -1,10 +1,14 @@
 """The harness for users' functions: it does what the engine would, and nothing by itself."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from datetime import datetime
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -349,6 +353,32 @@ def test_a_harness_works_beside_a_running_loop() -> None:
     assert asyncio.run(cell()) == [2]
 
 
+class OfItsThread(MapFunction[int, int]):
+    """Sums records in what only the thread that opened it has, as a database of SQLite."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.of_thread = threading.local()
+        self.of_thread.sum = 0
+
+    def map(self, value: int) -> int:
+        self.of_thread.sum += value + ADDED.get()
+        return self.of_thread.sum
+
+
+ADDED = ContextVar("ADDED", default=0)
+
+
+def test_all_calls_beside_a_running_loop_come_on_one_thread_in_the_callers_context() -> None:
+    async def cell() -> list[int]:
+        with OperatorHarness(lambda stream: stream.map(OfItsThread())) as harness:
+            harness.process(1)
+            ADDED.set(10)
+            harness.process(2)
+            return harness.take()
+
+    assert asyncio.run(cell()) == [1, 13]
+
+
 def test_a_harness_is_closed_once_and_says_that_it_is() -> None:
     with OperatorHarness(lambda stream: stream.map(str)) as harness:
         harness.close()
@@ -375,6 +405,47 @@ def test_times_that_cannot_be_are_refused_before_anything_happens(
         with pytest.raises(GraphError, match=told):
             call(harness)
         assert harness.take() == [] and harness.clock.wall_ms() == 0
+
+
+TIMES = [datetime(1970, 1, 1, 0, 0, 0, ms * 1000 + 999) for ms in (5, 6)]  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([5, 6], "datetime64[ms]"),
+        np.array(TIMES, "datetime64[us]"),
+        np.array(TIMES, "datetime64[ns]"),
+        np.array([5.0, 6.0]),
+        np.array([5, 6], np.int16),
+        pa.array([5, 6]),
+        pa.array(TIMES, pa.timestamp("us")),
+        pd.Series(TIMES),
+    ],
+    ids=lambda column: str(getattr(column, "dtype", None) or column.type),
+)
+def test_times_may_be_columns_of_any_unit(column: Any) -> None:
+    with OperatorHarness(lambda stream: stream.map(lambda row: row["n"])) as harness:
+        harness.process_batch(pa.record_batch({"n": [1, 2]}), column)
+        assert harness.output == [(1, 5), (2, 6)]
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (np.array([5.0, 6.5]), "6.5"),
+        (np.array([5.0, np.nan]), "nan"),
+        (np.array([5, np.inf]), "inf"),
+        (np.array(["1970-01-01", "NaT"], "datetime64[ms]"), "NaT"),
+        (pa.array([5, None]), "nan"),
+        (np.array(["a", "b"]), "a"),
+    ],
+)
+def test_columns_that_are_no_times_are_refused(column: Any, told: str) -> None:
+    with OperatorHarness(lambda stream: stream.map(lambda row: row["n"])) as harness:
+        with pytest.raises(GraphError, match=f"A timestamp is .*{told}"):
+            harness.process_batch(pa.record_batch({"n": [1, 2]}), column)
+        assert harness.output == []
 
 
 def test_an_arrow_batch_takes_times_that_are_columns() -> None:

@@ -7,7 +7,7 @@ can put it right, 1 for the rest, 130 after Ctrl-C.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from errno import EPIPE
+from errno import EDQUOT, EFBIG, EIO, ENOSPC, EPIPE, EROFS
 from importlib import import_module
 from typing import Final
 
@@ -18,6 +18,9 @@ from tidegate.errors import TidegateError, UserError
 
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
+
+_OF_FILES: Final = (EDQUOT, EFBIG, EIO, ENOSPC, EROFS)
+"""Errors of files, also where they name none; connections have others."""
 
 # Module and function of each command, and its line, which is repeated here so that the list of
 # commands appears without loading them.
@@ -146,11 +149,16 @@ def told(error: TidegateError | click.ClickException) -> int:
 
 
 def _of_the_system(error: OSError) -> TidegateError:
+    what = f"The system has refused a call: {error.strerror or str(error) or type(error).__name__}"
+    debug = "'tidegate --debug' shows the call."
+    if error.filename is None and error.errno not in _OF_FILES:
+        return TidegateError(
+            what, remedy=f"If it was a connection, see that the other end answers; {debug}"
+        )
     return TidegateError(
-        f"The system has refused a call: {error.strerror or error}",
+        what,
         where="standard output, or a file" if error.filename is None else str(error.filename),
-        remedy="See that there is room, and that this user may read and write there; "
-        "'tidegate --debug' shows the call.",
+        remedy=f"See that there is room, and that this user may read and write there; {debug}",
     )
 
 

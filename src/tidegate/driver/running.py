@@ -56,15 +56,14 @@ ANSWER_WITHIN_MS: Final = 5_000
 """A slot that is in a call of a user's function answers questions when that returns."""
 
 
-def _span_reporting(settings: JobSettings, world: DriverWorld) -> list[SpanReporting]:
-    """The reporting of a job's spans; empty where nobody reports. Raises ConfigError."""
+def _span_reporting(settings: JobSettings, world: DriverWorld) -> SpanReporting | None:
+    """The reporting of a job's spans; None where nobody reports. Raises ConfigError."""
     if not settings.span_reporters:
-        return []
+        return None
     from tidegate.telemetry.reporters.spans import made  # few jobs have any
     from tidegate.telemetry.span_reporting import SpanReporting
 
-    reporters = list(made(settings, world.chance))
-    return [SpanReporting(reporters, world.clock, world.log)]
+    return SpanReporting(list(made(settings, world.chance)), world.clock, world.log)
 
 
 class RunningJob:
@@ -112,8 +111,8 @@ class RunningJob:
         """Slots can come while this lasts; at its end nothing of the run is left."""
         # Left in reverse: slots go while the inbox still takes what they say.
         async with contextlib.AsyncExitStack() as leaving:
-            for each in self._spans:
-                leaving.push_async_callback(self._world.run_blocking, each.close)
+            if self._spans is not None:
+                leaving.push_async_callback(self._world.run_blocking, self._spans.close)
             leaving.push_async_callback(self.inbox.close)
             leaving.push_async_callback(self._performer.close)
             opened = self._slots.open(self._world.network, self._invitation)

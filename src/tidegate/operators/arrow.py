@@ -15,7 +15,7 @@ from tidegate.api.rows.batches import batch_as_arrow
 from tidegate.api.rows.columns import as_found, fitted, one_schema
 from tidegate.errors import BadRecord, GraphError, TidegateError, UserCodeFailed, with_article
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
-from tidegate.operators.failures import ReturnedBeside, user_code_failed
+from tidegate.operators.failures import ReturnedBeside, raise_user_code_failed
 from tidegate.operators.function import FunctionOperator
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class BatchOperator(FunctionOperator):
             return self._call(self._give(batch.batch), *arguments)
         except BaseException as error:
             row = first_row(batch.batch)
-            raise user_code_failed(error, operator=self._name, row=row) from error
+            raise_user_code_failed(error, operator=self._name, row=row)
 
     def _checked(self, result: object) -> pa.RecordBatch:
         declared = self._output_schema
@@ -164,7 +164,7 @@ class FlatMapBatchesOperator(BatchOperator):
                 raise ReturnedBeside(beside)
         except BaseException as error:
             row = first_row(given.batch)
-            raise user_code_failed(error, operator=self._name, row=row) from error
+            raise_user_code_failed(error, operator=self._name, row=row)
 
 
 class FilterBatchesOperator(BatchOperator):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard, cast
 
 from tidegate.api.rows.batches import raised, shown
 from tidegate.errors import (
@@ -51,9 +51,9 @@ def user_code_failed(
     operator: its name. row: what the function was given, or the first row of it. call: the call
     that failed, where it was given no row. returned: what a function that gives any number of
     records has returned last, which may be what is wrong. at: place of the row in the batch that
-    the operator was given, where it is known. An error of our own, such as an unfit
-    state, is what it says already and is given back as it is. Raises what has ended the call from
-    outside.
+    the operator was given, where it is known. Result: has the exception as its cause. An error of
+    our own, such as an unfit state, is what it says already and is given back as it is. Raises
+    what has ended the call from outside.
     """
     if isinstance(error, FROM_OUTSIDE):
         raise error
@@ -61,7 +61,20 @@ def user_code_failed(
         return error
     failure = _in_words(error, operator, row, call, returned)
     failure.call = FailedCall(operator, row, call, at)
+    failure.__cause__ = error
     return failure
+
+
+def raise_user_code_failed(
+    error: BaseException,
+    *,
+    operator: str,
+    row: object = None,
+    call: str = "",
+    at: int | None = None,
+) -> NoReturn:
+    """Raises `user_code_failed`; ``from error`` would make an error of our own its own cause."""
+    raise user_code_failed(error, operator=operator, row=row, call=call, at=at)
 
 
 def _in_words(

@@ -15,7 +15,7 @@ from tidegate.api.operator import Operator
 from tidegate.errors import GraphError, TidegateError
 from tidegate.loops.forms import loops_with
 from tidegate.operators.emit import Draws
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.typeinfo.copies import copier_of_results
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class FunctionOperator(Operator):
         try:
             call(*arguments)
         except BaseException as error:
-            raise user_code_failed(error, operator=self._name, call=call.__name__) from error
+            raise_user_code_failed(error, operator=self._name, call=call.__name__)
 
 
 def has_life(function: object) -> bool:

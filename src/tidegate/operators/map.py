@@ -13,7 +13,7 @@ from tidegate.api.rows.column_rows import ColumnRows
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.model.topology import Delivery, DeliveryGuarantee
 from tidegate.operators.emit import emit_rows, then_fail
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed, user_code_failed
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.operators.row_loop import stamps_of, user_call
 from tidegate.traced.calls import batch_call, why_by_row
@@ -146,9 +146,7 @@ def each(
         results.extend(map(call, rest) if own is None else map(own, map(call, rest)))
     except BaseException as error:
         at = len(values) - 1 - length_hint(rest)
-        failure = user_code_failed(error, operator=operator, row=values[at], at=at)
-        failure.__cause__ = None if failure is error else error
-        return results, failure
+        return results, user_code_failed(error, operator=operator, row=values[at], at=at)
     if len(results) < len(values):
         # `map` takes a StopIteration that leaves the function for its own end.
         stopped, at = StopIteration("raised by the function itself"), len(results)
@@ -202,7 +200,7 @@ class SinkFunctionOperator(FunctionOperator):
                     call(value)
         except BaseException as error:
             at = len(rows) - 1 - length_hint(rest)
-            raise user_code_failed(error, operator=self._name, row=value, at=at) from error
+            raise_user_code_failed(error, operator=self._name, row=value, at=at)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> None:
         self._row.watermark_ms = watermark.ms

@@ -74,11 +74,9 @@ def user_call(
     """A function with what becomes of its results and failures. call_name: if it has no row."""
 
     def failed(error: BaseException, row: object, returned: object) -> Exception:
-        failure = user_code_failed(
+        return user_code_failed(
             error, operator=operator, row=row, call=call_name, returned=returned
         )
-        failure.__cause__ = None if failure is error else error
-        return failure
 
     return loops.user_call(call, own, may_give_text(call), ReturnedBeside, failed)
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql import types as spark_types
 
-from tidegate.connectors.frames.frame_files import holds_files, rows_in
+from tidegate.connectors.frames.frame_files import holds_files, rows_in, spark_schema
 from tidegate.errors import ConfigError, JobCanceled, StorageFailed, with_article
 from tidegate.spark.access.access import JobNames, access_to, is_connect
 from tidegate.storage import paths
@@ -174,9 +174,7 @@ class FrameOutput:
         atexit.register(_delete, self.folder)
 
     def read(self, schema: pa.Schema) -> DataFrame:
-        columns = spark_types.StructType(
-            [spark_types.StructField(field.name, spark_type(field.type)) for field in schema]
-        )
+        columns = _columns(schema)
         if not columns.fields:
             return self._session.createDataFrame([], columns)
         return self._session.read.schema(columns).parquet(hadoop_path(self.folder))
@@ -186,9 +184,11 @@ def declared_schema(schema: object) -> pa.Schema:
     """Converts a schema of Arrow, of Spark, or in words (``"id bigint, name string"``) to Arrow.
 
     Raises ConfigError for anything else, for names that occur twice, and for a type that Parquet
-    would not give back.
+    would not give back; GraphError for a type of Arrow that Spark lacks.
     """
+    session = SparkSession.getActiveSession()
     if isinstance(schema, pa.Schema):
+        _refuse_alike(_columns(spark_schema(schema)), session, "The schema", "to_spark")
         return schema
     if isinstance(schema, str):
         try:
@@ -203,7 +203,7 @@ def declared_schema(schema: object) -> pa.Schema:
             where="to_spark",
             remedy="Give a StructType, 'id bigint, name string' in words, or an Arrow schema.",
         )
-    _refuse_alike(schema, SparkSession.getActiveSession(), "The schema", "to_spark")
+    _refuse_alike(schema, session, "The schema", "to_spark")
     _refuse(schema, "to_spark")
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema])
 
@@ -239,6 +239,12 @@ def arrow_type(kind: spark_types.DataType) -> pa.DataType:
     return found
 
 
+def _columns(schema: pa.Schema) -> spark_types.StructType:
+    return spark_types.StructType(
+        [spark_types.StructField(field.name, spark_type(field.type)) for field in schema]
+    )
+
+
 def spark_type(kind: pa.DataType) -> spark_types.DataType:
     if pa.types.is_decimal(kind):
         return spark_types.DecimalType(kind.precision, kind.scale)
@@ -247,9 +253,7 @@ def spark_type(kind: pa.DataType) -> spark_types.DataType:
     if pa.types.is_list(kind):
         return spark_types.ArrayType(spark_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return spark_types.StructType(
-            [spark_types.StructField(each.name, spark_type(each.type)) for each in kind]
-        )
+        return _columns(pa.schema(kind))
     return next(spark() for spark, arrow in _PLAIN if arrow == kind)
 
 

@@ -22,12 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
-from tidegate.model.ids import Attempt, CheckpointId, Epoch
+from tidegate.model.ids import Attempt, CheckpointId, Epoch, JobId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from tidegate.model.ids import JobId
 
 METADATA: Final = "_metadata"
 """Name of the file that makes a checkpoint of a folder."""
@@ -52,6 +50,7 @@ _EXCLUSIVE: Final = re.compile(r"chk-(\d+)")
 _JOB: Final = re.compile(r"[0-9a-f]{32}")
 _SAVEPOINT: Final = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 _STATE_FILE: Final = re.compile(r"(\d+)-(\d+)-[0-9a-f]{16}")
+_TRY: Final = re.compile(r"try-([0-9a-f]{32})")
 _NAME_MAX: Final = 180
 _SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
 
@@ -120,6 +119,17 @@ def checkpoint_of(folder: str) -> CheckpointId | None:
     """Checkpoint of an `exclusive_folder`; None for any other folder."""
     found = _EXCLUSIVE.fullmatch(name(folder))
     return CheckpointId(int(found[1])) if found else None
+
+
+def try_file(job: JobId) -> str:
+    """Name of a file in an `exclusive_folder`: this job has tried to run its batch."""
+    return f"try-{job}"
+
+
+def try_of(file: str) -> JobId | None:
+    """Job in the name of a `try_file`; None for any other file."""
+    found = _TRY.fullmatch(name(file))
+    return JobId(found[1]) if found else None
 
 
 def within_root(snapshot: str) -> str:

@@ -59,11 +59,11 @@ class MetricReporting:
         self._clock = clock
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self._all: list[_Reporting] = []
+        self._all: list[_MetricThread] = []
         try:
             for one in settings:
                 reporter = _made(one, clock, chance)
-                self._all.append(_Reporting(one, reporter, self._over, clock, log))
+                self._all.append(_MetricThread(one, reporter, self._over, clock, log))
         except BaseException:
             self._close()
             raise
@@ -104,7 +104,7 @@ def end_all(reporting: Sequence[Ending], clock: Clock) -> None:
         each.end(min(left_s, _FAILED_END_S) if each.failed else left_s)
 
 
-class _Reporting:
+class _MetricThread:
     """A reporter with its thread. over: set once the job is."""
 
     def __init__(

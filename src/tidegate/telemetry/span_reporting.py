@@ -36,7 +36,7 @@ class SpanReporting:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._clock = clock
-        self._all = [_Reporting(each, log) for each in reporters]
+        self._all = [_SpanThread(each, log) for each in reporters]
 
     def add(self, span: Span) -> None:
         """Has a span reported. Does not block."""
@@ -50,7 +50,7 @@ class SpanReporting:
         end_all(self._all, self._clock)
 
 
-class _Reporting:
+class _SpanThread:
     """A reporter with its thread, which begins with the first span."""
 
     def __init__(self, reporter: SpanReporter, log: structlog.typing.FilteringBoundLogger) -> None:

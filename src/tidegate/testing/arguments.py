@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tidegate.errors import GraphError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def whole_ms(value: int, name: str) -> int:
@@ -34,8 +37,11 @@ def forward_ms(ms: int) -> int:
     return index(ms)
 
 
-def stamps(timestamps: Sequence[int] | None, rows: int) -> list[int] | None:
-    """Event times of a batch, in milliseconds. Raises GraphError unless each row has one."""
+def stamps(timestamps: Sequence[int] | Column | None, rows: int) -> list[int] | None:
+    """Event times of a batch, in milliseconds. Raises GraphError unless each row has one.
+
+    A column may have times of any unit, or floats that are whole numbers.
+    """
     if timestamps is None:
         return None
     if len(timestamps) != rows:
@@ -44,4 +50,28 @@ def stamps(timestamps: Sequence[int] | None, rows: int) -> list[int] | None:
             where="OperatorHarness",
             remedy="Give a timestamp for each record, or none.",
         )
-    return [whole_ms(each, "A timestamp") for each in timestamps]
+    given = _of_column(timestamps) if isinstance(timestamps, Column) else timestamps
+    return [whole_ms(each, "A timestamp") for each in given]
+
+
+@runtime_checkable
+class Column(Protocol):
+    """A column of NumPy, Arrow or pandas."""
+
+    def __array__(self) -> NDArray[np.generic]: ...
+
+    def __len__(self) -> int: ...
+
+
+def _of_column(column: Column) -> list[Any]:
+    import numpy as np
+
+    values = np.asarray(column)
+    if values.dtype.kind == "M":
+        whole = values.astype("datetime64[ms]").astype(np.int64)
+        return [
+            "NaT" if lacks else ms
+            for lacks, ms in zip(np.isnat(values), whole.tolist(), strict=True)
+        ]
+    found: list[Any] = values.tolist()
+    return [int(each) if isinstance(each, float) and each.is_integer() else each for each in found]

@@ -51,6 +51,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self.clock = clock
         self._times_ms: list[int] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._beside = ThreadPoolExecutor(1)
         super().__init__(_NeverWaiting())
 
     def time(self) -> float:
@@ -77,9 +78,10 @@ class ManualLoop(asyncio.SelectorEventLoop):
             asyncio.get_running_loop()
         except RuntimeError:
             return super().run_until_complete(future)
-        # As in a cell of a notebook, or an async test: a thread can run one loop at a time.
-        with ThreadPoolExecutor(1) as beside:
-            return beside.submit(copy_context().run, super().run_until_complete, future).result()
+        # As in a cell of a notebook, or an async test: a thread can run one loop at a time. All
+        # calls are made on one thread beside, since what functions open may belong to its thread.
+        run = copy_context().run
+        return self._beside.submit(run, super().run_until_complete, future).result()
 
     def on(self, call: Callable[[], T]) -> T:
         async def made() -> T:
@@ -100,6 +102,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
             task.cancel()
         self.run_until_complete(asyncio.sleep(0))
         super().close()
+        self._beside.shutdown()
 
 
 async def _some_turns() -> None:

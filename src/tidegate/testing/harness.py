@@ -49,7 +49,7 @@ from tidegate.slot.subtask.builder import StatesInMemory
 from tidegate.slot.subtask.builder import build as build_subtask
 from tidegate.storage.places import inline_place
 from tidegate.storage.reading import InlineReader
-from tidegate.testing.arguments import forward_ms, stamps, whole_ms
+from tidegate.testing.arguments import Column, forward_ms, stamps, whole_ms
 from tidegate.testing.clock import ManualClock, ManualLoop
 from tidegate.testing.results import KeptOutput, Results
 from tidegate.typeinfo.types import is_any
@@ -154,11 +154,11 @@ class OperatorHarness:
     def process_batch(
         self,
         batch: pa.RecordBatch,
-        timestamps: Sequence[int] | None = None,
+        timestamps: Sequence[int] | Column | None = None,
         *,
         source: int = 0,
     ) -> None:
-        """Sends an Arrow batch. source: number of its stream, from 0."""
+        """Sends an Arrow batch. timestamps: may be one of its columns, ms or times."""
         import numpy as np
 
         times = stamps(timestamps, batch.num_rows)

@@ -51,16 +51,16 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
 
     Raises GraphError that names all columns that Spark has no type for.
     """
-    fields = [(field.name, _kept(field.type)) for field in schema]
-    if lost := [name for name, kind in fields if kind is None]:
-        named = ", ".join(f"'{name}' ({schema.field(name).type})" for name in lost)
+    fields = [(field, _kept(field.type)) for field in schema]
+    if lost := [field for field, kind in fields if kind is None]:
+        named = ", ".join(f"'{field.name}' ({field.type})" for field in lost)
         raise GraphError(
             f"Spark keeps no columns of these types: {named}",
             where="to_spark",
             remedy="Make times and durations numbers or texts in a step before; decimals have at "
             f"most {_DIGITS_MAX} digits.",
         )
-    return pa.schema([pa.field(name, kind) for name, kind in fields])
+    return pa.schema([pa.field(field.name, kind) for field, kind in fields])
 
 
 def settle(folder: str, declared: pa.Schema | None) -> pa.Schema:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from tidegate.api.source import ReaderContext
-    from tidegate.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
+    from tidegate.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition, Subscription
     from tidegate.connectors.schemas.messages import DeserializationSchema
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
@@ -120,13 +120,14 @@ class KafkaReader:
         context: ReaderContext,
         properties: Mapping[str, str],
         schema: DeserializationSchema,
+        subscription: Subscription,
         *,
         commits: bool,
         stops: bool,
     ) -> None:
         self._context = context
         self._schema = schema
-        self._malformed = schema.malformed
+        self._subscription = subscription
         self._commits = commits
         self._stops = stops
         self._splits: dict[tuple[str, int], KafkaSplit] = {}
@@ -146,6 +147,8 @@ class KafkaReader:
     def add_splits(self, splits: Sequence[KafkaSplit]) -> None:
         for split in splits:
             place = (split.place.topic, split.place.partition)
+            if self._subscription.leaves_out(split.place.topic):
+                continue  # restored from a time when patterns took such topics
             if not split.is_new_stop:
                 self._splits[place] = split if self._stops else replace(split, stop=None)
             elif place in self._splits:  # all readers are told of it
@@ -283,17 +286,17 @@ class KafkaReader:
             return self._schema.parse(data)
         except Exception as error:
             what = f"The value of record {offset} of partition {split.place} cannot be read"
-            why = raised(error)
-            if self._malformed == "fail":
+            why, malformed = raised(error), self._schema.malformed
+            if malformed == "fail":
                 raise BadRecord(
                     f"{what}: {why}",
                     where=f"{self._where}, {type(self._schema).__name__}",
                     remedy="Use the schema that fits the topic; or skip and count such records, or "
                     "send them to a side output, with .on_malformed(…) of the schema.",
                 ) from error
-            if isinstance(self._malformed, OutputTag):
+            if isinstance(malformed, OutputTag):
                 where = f"partition {split.place}, record {offset}"
-                self._context.dead_letters(self._malformed, [DeadLetter(where, why, data)])
+                self._context.dead_letters(malformed, [DeadLetter(where, why, data)])
             else:
                 self._context.skipped(1)
             return None

@@ -121,6 +121,7 @@ class KafkaSource:
             context,
             self.properties,
             self.schema,
+            self.subscription,
             commits=self.commits,
             stops=self.stop is not None,
         )

@@ -109,8 +109,12 @@ class Subscription:
 
     def includes(self, topic: str) -> bool:
         if self.pattern is not None:
-            return topic not in _OF_KAFKA and re.fullmatch(self.pattern, topic) is not None
+            return not self.leaves_out(topic) and re.fullmatch(self.pattern, topic) is not None
         return topic in self.named
+
+    def leaves_out(self, topic: str) -> bool:
+        """True for a topic of Kafka itself that no pattern takes, though a snapshot may have it."""
+        return self.pattern is not None and topic in _OF_KAFKA
 
     def includes_partition(self, place: KafkaTopicPartition) -> bool:
         return self.includes(place.topic) and place in self.chosen([place])

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001
 _NO_OFFSET: Final = datetime.timedelta(0)
 _NANOS: Final = re.compile(r"[.,](\d{7,9})")
+_LONG_MIN: Final = -(2**63)
+_LONG_MAX: Final = 2**63 - 1
 _WHOLE: Final = (BYTE, SHORT, INT, LONG, BIG_INT)
 
 
@@ -192,6 +194,14 @@ def writer_of(type_info: TypeInformation) -> Bring:
             return value
         return write(convert.batch([value])[0])
 
+    if type_info == LONG:
+        return lambda value: (
+            value if type(value) is int and _LONG_MIN <= value <= _LONG_MAX else of_type(value)
+        )
+    if (timed := _TIMED.get(type_info)) is not None:
+        return lambda value: (
+            value if type(value) is timed and value.tzinfo is None else of_type(value)
+        )
     return of_type
 
 
@@ -278,6 +288,12 @@ def _finite(value: decimal.Decimal) -> decimal.Decimal:
     return value
 
 
+def _long(value: int) -> int:
+    if not _LONG_MIN <= value <= _LONG_MAX:
+        raise Misfit(LONG, value, f"it is not in [{_LONG_MIN}, {_LONG_MAX}]")
+    return value
+
+
 def _instant_text(value: Any) -> Any:
     if not isinstance(value, Instant):
         return value
@@ -291,14 +307,20 @@ def _instant_text(value: Any) -> Any:
 _PLAIN: Final[dict[TypeInformation, type]] = {
     STRING: str,
     BOOLEAN: bool,
-    LONG: int,
     BIG_INT: int,
     DOUBLE: float,
     FLOAT: float,  # not narrowed: 0.1 would be written with 17 digits
     BYTES: bytes,
     SQL_DATE: datetime.date,
+}
+"""Python types whose values need no further look."""
+_TIMED: Final[dict[TypeInformation, type]] = {
     SQL_TIME: datetime.time,
     SQL_TIMESTAMP: datetime.datetime,
 }
-"""Python types whose values need no further look."""
-_WRITES: Final[dict[TypeInformation, Bring]] = {BIG_DEC: _finite, INSTANT: _instant_text}
+"""Python types whose values need no further look where they have no zone."""
+_WRITES: Final[dict[TypeInformation, Bring]] = {
+    LONG: _long,
+    BIG_DEC: _finite,
+    INSTANT: _instant_text,
+}

@@ -397,8 +397,10 @@ def _answers(
                     yield {"silent_s": silent_s}
                 else:
                     raise _silent(where, silent_s)
-    except (TimeoutError, BlockingIOError) as error:
+    except TimeoutError as error:
         raise _silent(where, quiet_s) from error
+    except BlockingIOError as error:
+        raise _silent(where, ANSWER_SOON_S) from error
     except PermissionError as error:
         raise UserError(
             "The job belongs to another user",
@@ -410,7 +412,7 @@ def _answers(
 
 
 def _connect(link: socket.socket, place: str) -> None:
-    """Knocks; where as many wait as may, once more for a while. Raises OSError."""
+    """Knocks; where as many wait as may, again for ANSWER_SOON_S. Raises OSError."""
     for _ in range(round(ANSWER_SOON_S / _POLL_S)):
         with contextlib.suppress(BlockingIOError):
             link.connect(place)

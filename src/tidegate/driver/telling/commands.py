@@ -152,16 +152,17 @@ Attribute = int | str
 class Tracing:
     """Makes spans of one job and has them reported, in order.
 
-    reporting: gets them; empty where nobody does.
+    reporting: gets them; None where nobody does.
     """
 
-    def __init__(self, reporting: Sequence[SpanReporting]) -> None:
+    def __init__(self, reporting: SpanReporting | None) -> None:
         self._reporting = reporting
         self._starting = False
 
     def follow(self, commands: Iterable[JobCommand], view: Callable[[], JobView]) -> None:
         """Follows the job master's messages. view: the job's current state."""
-        if not self._reporting:
+        reporting = self._reporting
+        if reporting is None:
             return
         for command in commands:
             match command:
@@ -169,18 +170,14 @@ class Tracing:
                     seen = view()
                     final = seen.checkpoints.find(checkpoint)
                     if final is not None:
-                        self._report(checkpoint_span(seen.job, final))
+                        reporting.add(checkpoint_span(seen.job, final))
                 case Deployed():
                     self._starting = True
                 case _:
                     pass
         if self._starting and (span := initialization_span(view())) is not None:
             self._starting = False
-            self._report(span)
-
-    def _report(self, span: Span) -> None:
-        for each in self._reporting:
-            each.add(span)
+            reporting.add(span)
 
 
 _FIGURES: Final[Mapping[str, Callable[[SubtaskStatistics], int]]] = {

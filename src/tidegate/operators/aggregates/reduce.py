@@ -103,7 +103,6 @@ class ReduceOperator(FunctionOperator):
                 self._state.add_rows(keys, groups, rows.values, self._emitter(results))
         except BaseException as error:
             failure = self._failure(error, rows, len(results))
-            failure.__cause__ = None if failure is error else error
             stamps = None if stamps is None else stamps[: len(results)]
         if not self._final_only:
             out.emit(RowBatch(results, stamps))

@@ -44,7 +44,7 @@ from tidegate.operators.async_calls.call_processes import CallProcesses
 from tidegate.operators.async_calls.call_settings import Executor
 from tidegate.operators.async_calls.cancellation import cancelled
 from tidegate.operators.emit import emit_sorted
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.operators.function import FunctionOperator
 from tidegate.operators.row_loop import stamps_of
 
@@ -276,7 +276,7 @@ class AsyncWaitOperator(FunctionOperator):
             for result in results:
                 if iscoroutine(result):
                     result.close()  # or Python tells of it, apart from the failure
-            raise user_code_failed(error, operator=self._name, row=value) from error
+            raise_user_code_failed(error, operator=self._name, row=value)
 
     # --- checkpoints ---
 
@@ -297,7 +297,7 @@ class AsyncWaitOperator(FunctionOperator):
             except BaseException as error:
                 if cancelled():
                     raise
-                raise user_code_failed(error, operator=self._name, call="close") from error
+                raise_user_code_failed(error, operator=self._name, call="close")
 
 
 def called_method(function: object) -> str:

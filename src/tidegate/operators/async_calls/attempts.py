@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from inspect import iscoroutine
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.api.rows.batches import shown
 from tidegate.errors import UserCodeFailed
 from tidegate.operators.async_calls.call_places import Attempt
 from tidegate.operators.async_calls.cancellation import cancelled
-from tidegate.operators.failures import user_code_failed, user_trace
+from tidegate.operators.failures import raise_user_code_failed, user_trace
 from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Attempts:
             if cancelled():
                 raise asyncio.CancelledError from error  # the subtask is over, whatever that was
             if not limit.expired():
-                raise self._failed(error, call.value) from error
+                self._fail(error, call.value)
             self._timed_out.inc()
             self._seats.keep(call, attempt.running)
             return self._late(call.value, error)
@@ -116,13 +116,13 @@ class Attempts:
         try:
             return self._listed(self._on_timeout(self._given(value)), value)
         except BaseException as error:
-            raise self._failed(error, value) from error
+            self._fail(error, value)
 
-    def _failed(self, error: BaseException, value: object) -> Exception:
+    def _fail(self, error: BaseException, value: object) -> NoReturn:
         if isinstance(error, asyncio.CancelledError):
             stopped = RuntimeError("what it waited for was cancelled")
             error = stopped.with_traceback(error.__traceback__)
-        return user_code_failed(error, operator=self._operator, row=value)
+        raise_user_code_failed(error, operator=self._operator, row=value)
 
     def _checked(self, given: object, value: object) -> list[object]:
         if iscoroutine(given):

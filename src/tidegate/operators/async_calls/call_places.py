@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.errors import as_error
 from tidegate.operators.async_calls.cancellation import cancelled
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -166,7 +166,7 @@ def opened(function: object, context: CallContext) -> Awaitable[None] | None:
     try:
         left = function.open(context)
     except BaseException as error:
-        raise user_code_failed(error, operator=context.name, call="open") from error
+        raise_user_code_failed(error, operator=context.name, call="open")
     return _awaited(left, context.name) if isawaitable(left) else None
 
 
@@ -176,7 +176,7 @@ async def _awaited(left: Awaitable[object], operator: str) -> None:
     except BaseException as error:
         if cancelled():
             raise
-        raise user_code_failed(error, operator=operator, call="open") from error
+        raise_user_code_failed(error, operator=operator, call="open")
 
 
 async def closed(function: object) -> None:

@@ -26,7 +26,7 @@ from tidegate.model.elements import (
     WatermarkStatus,
 )
 from tidegate.operators.event_time.stamps import assigner_by_row, stamp_by
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -241,14 +241,14 @@ class _UserGenerator:
                 marks.row += 1
                 on_event(value, stamp, marks)
         except BaseException as error:
-            raise user_code_failed(error, operator=self._operator, row=value) from error
+            raise_user_code_failed(error, operator=self._operator, row=value)
 
     def beat(self, marks: Marks) -> None:
         try:
             self._generator.on_periodic_emit(marks)
         except BaseException as error:
             call = "on_periodic_emit"
-            raise user_code_failed(error, operator=self._operator, call=call) from error
+            raise_user_code_failed(error, operator=self._operator, call=call)
 
 
 def _made(supplier: Callable[[], object], operator: str) -> WatermarkGenerator[Any]:
@@ -256,7 +256,7 @@ def _made(supplier: Callable[[], object], operator: str) -> WatermarkGenerator[A
         made = supplier()
     except BaseException as error:
         call = "supplier of watermark generators"
-        raise user_code_failed(error, operator=operator, call=call) from error
+        raise_user_code_failed(error, operator=operator, call=call)
     if not isinstance(made, WatermarkGenerator):
         raise GraphError(
             f"the supplier of watermark generators gave {made!r}, which is not one",

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.rows.column_rows import ColumnRows
@@ -14,7 +14,7 @@ from tidegate.api.watermarks import TimestampAssigner
 from tidegate.errors import BadRecord, GraphError, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
 from tidegate.model.nullable import Nullable
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.traced.calls import batch_call, why_by_row
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.api.watermarks import Assigner, WatermarkStrategy
-    from tidegate.errors import TidegateError
     from tidegate.model.elements import Batch
     from tidegate.traced.calls import BatchCall
 
@@ -80,11 +79,11 @@ class FunctionStamps:
         try:
             found.extend(map(self._call, rows.values, old))
         except BaseException as error:
-            raise self._failed(error, rows, len(found)) from error
+            self._fail(error, rows, len(found))
         if len(found) < len(rows):
             # `map` takes a StopIteration that leaves the function for its own end.
             stopped = StopIteration("raised by the function itself")
-            raise self._failed(stopped, rows, len(found))
+            self._fail(stopped, rows, len(found))
         try:
             stamps = array("q", cast("list[int]", found))
         except (TypeError, OverflowError):
@@ -105,8 +104,8 @@ class FunctionStamps:
             return None
         return found[0] if found[0].dtype == np.int64 else None
 
-    def _failed(self, error: BaseException, rows: RowBatch, at: int) -> TidegateError:
-        return user_code_failed(error, operator=self._operator, row=rows.values[at], at=at)
+    def _fail(self, error: BaseException, rows: RowBatch, at: int) -> NoReturn:
+        raise_user_code_failed(error, operator=self._operator, row=rows.values[at], at=at)
 
     def _misfit(self, values: Sequence[object], found: Sequence[object]) -> UserCodeFailed:
         index = _first_misfit(found)

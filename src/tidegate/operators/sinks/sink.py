@@ -22,7 +22,7 @@ from tidegate.errors import CommitFailed, WorldError
 from tidegate.model.ids import CheckpointId
 from tidegate.model.metrics import MetricKind
 from tidegate.model.topology import Delivery, DeliveryGuarantee
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.operators.sinks.hosted_writer import HostedWriter
 
 if TYPE_CHECKING:
@@ -63,11 +63,12 @@ class Commits:
         self._completed = max([begun, *self._held])
         self._committing = False
         self.recovered: asyncio.Future[None] | None = None
-        context.tasks.metrics.registry.tell(
-            "pendingCommittables",
-            MetricKind.GAUGE,
-            lambda: sum(map(len, list(self._held.values()))),
-        )
+        if committer is not None:
+            context.tasks.metrics.registry.tell(
+                "pendingCommittables",
+                MetricKind.GAUGE,
+                lambda: sum(map(len, list(self._held.values()))),
+            )
 
     def recover(self, then: Callable[[], None]) -> None:
         """Commits what the restored checkpoint held, if it held any, and calls back.
@@ -172,7 +173,7 @@ async def commit(
                     remedy=(ours and ours.remedy) or remedy,
                 ) from error
         except Exception as error:
-            raise user_code_failed(error, operator=name, call="commit") from error
+            raise_user_code_failed(error, operator=name, call="commit")
         await asyncio.sleep(backoff_s)
         backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
 

@@ -14,7 +14,7 @@ from tidegate.model.elements import OperatorEvent, RowBatch
 from tidegate.model.metrics import MetricKind
 from tidegate.operators.event_time.event_time import EventTime
 from tidegate.operators.event_time.stamps import assigner_by_row
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.operators.sources.source_coordinator import (
     NoMoreSplits,
     ReaderAlignment,
@@ -162,7 +162,7 @@ class SourceReaderOperator(SourceOperator):
         try:
             batch = self._reader.poll()
         except BaseException as error:
-            raise user_code_failed(error, operator=self._name, call="reader") from error
+            raise_user_code_failed(error, operator=self._name, call="reader")
         return batch if batch is None or self._conversion is None else self._conversion.batch(batch)
 
     def on_event(self, event: OperatorEvent) -> None:
@@ -192,7 +192,7 @@ class SourceReaderOperator(SourceOperator):
             if reader is not None:
                 reader.close()
         except BaseException as error:
-            raise user_code_failed(error, operator=self._name, call="close") from error
+            raise_user_code_failed(error, operator=self._name, call="close")
         finally:
             if context is not None:
                 context.close()
@@ -248,7 +248,7 @@ class _ReaderContext:
         try:
             then(await self._context.tasks.run_blocking(call, on=self._threads))
         except Exception as error:
-            raise user_code_failed(error, operator=self._name, call="reader") from error
+            raise_user_code_failed(error, operator=self._name, call="reader")
         self._context.tasks.poll_soon()
 
     def close(self) -> None:

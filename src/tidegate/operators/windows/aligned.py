@@ -28,7 +28,7 @@ from tidegate.api.rows.column_rows import ColumnRows, joined
 from tidegate.api.windows import TimeWindow
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from tidegate.operators.emit import in_pieces
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
     CONTENTS,
@@ -299,7 +299,7 @@ class AlignedWindowOperator(HeapFiringOperator):
             self._state.add_rows(zip(keys, starts, strict=True), groups, rest)
         except BaseException as error:
             row = values[-1 - length_hint(rest)]
-            raise user_code_failed(error, operator=self._name, row=row) from error
+            raise_user_code_failed(error, operator=self._name, row=row)
 
     def _begin(self) -> object:
         """Accumulator for a new pair, which is that of the record drawn last."""
@@ -566,7 +566,7 @@ class AlignedWindowOperator(HeapFiringOperator):
                 raise StopIteration("raised by the function itself")
         except Exception as error:
             call = f"{self._contents.merging}, for key {keys[len(whole)]!r} and {window}"
-            raise user_code_failed(error, operator=self._name, call=call) from error
+            raise_user_code_failed(error, operator=self._name, call=call)
         return whole
 
     def _whole(self, *parts: object) -> object:

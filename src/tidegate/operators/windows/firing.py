@@ -273,11 +273,8 @@ class WindowFaults:
         )
 
     def failed(self, error: BaseException, key: object, window: object) -> TidegateError:
-        """The error for an exception, with its cause."""
         call = f"window function, for key {key!r} and {window}"
-        failure = user_code_failed(error, operator=self._operator, call=call)
-        failure.__cause__ = None if failure is error else error
-        return failure
+        return user_code_failed(error, operator=self._operator, call=call)
 
 
 class WindowContext:

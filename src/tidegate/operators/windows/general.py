@@ -15,7 +15,7 @@ from tidegate.api.windows.triggers import TriggerResult
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from tidegate.operators.emit import is_due
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
     CONTENTS,
@@ -172,7 +172,7 @@ class WindowOperator(FiringOperator):
                     late[0].append(value)
                     late[1].append(event_ms)
         except BaseException as error:
-            raise user_code_failed(error, operator=self._name, row=value) from error
+            raise_user_code_failed(error, operator=self._name, row=value)
         self._late.take(*late, out)
 
     def _home(self, window: Window) -> tuple[Window, object] | None:
@@ -280,7 +280,7 @@ class WindowOperator(FiringOperator):
                 result = on_time(ms, window, self._trigger)
             except BaseException as error:
                 call = f"trigger, for key {self._cell.key!r} and {window}"
-                raise user_code_failed(error, operator=self._name, call=call) from error
+                raise_user_code_failed(error, operator=self._name, call=call)
             yield from self._obey(result, window, home)
             if domain is self._domain and ms == self._cleanup_ms(window.max_timestamp()):
                 self._drop(window, home)

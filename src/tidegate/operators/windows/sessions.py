@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.api.windows import TimeWindow
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import raise_user_code_failed
 from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
     CONTENTS,
@@ -107,7 +107,7 @@ class SessionOperator(HeapFiringOperator):
                 elif not session[3]:
                     yield from self._results(session)
         except BaseException as error:
-            raise user_code_failed(error, operator=self._name, row=value) from error
+            raise_user_code_failed(error, operator=self._name, row=value)
         self._late.take(*late, out)
         self._set_alarm()
 

@@ -136,6 +136,8 @@ class Orphans:
             if file not in self._scope or paths.name(file) in self._named:
                 continue
             folder = paths.parent(file)
+            if paths.checkpoint_of(folder) is not None and paths.try_of(file) is not None:
+                continue  # of a micro-batch; it goes with its folder
             if folder in self._checks:
                 yield from self._beside_snapshot(file, size, self._checks[folder])
             elif (home := self._job_folder(file)) is not None:

@@ -58,9 +58,6 @@ Ending = Callable[["JobGraph", "JobId", "CompletedCheckpoint | None"], "FinalSna
 None: there is none, and the batch only commits what is in the one that it started from.
 """
 
-_TRY: Final = "try-"
-"""Begins the name of a file in the folder of a checkpoint; the id of a job is behind it."""
-
 _AFTER_ALL: Final = Epoch(2)
 """Tasks of a batch write as of the epoch before."""
 
@@ -243,7 +240,7 @@ class SeriesCheckpoint(FinalSnapshot):
         )
         self.storage.initialize_location(number)
         self.former = tries(self.path)
-        Stores().open(self.path).open_new(f"{_TRY}{job}").close()
+        Stores().open(self.path).open_new(paths.try_file(job)).close()
 
     def _read(self, number: CheckpointId) -> CompletedCheckpoint | None:
         """A checkpoint of the series; None where there is none that can be read."""
@@ -296,8 +293,8 @@ class SeriesCheckpoint(FinalSnapshot):
 
 def tries(checkpoint: str) -> list[JobId]:
     """Jobs that have tried to run the batch of a checkpoint. Raises StorageFailed."""
-    names = [info.path for info in Stores().open(checkpoint).list()]
-    return [JobId(name.removeprefix(_TRY)) for name in names if name.startswith(_TRY)]
+    jobs = [paths.try_of(info.path) for info in Stores().open(checkpoint).list()]
+    return [job for job in jobs if job is not None]
 
 
 def in_files(settings: CheckpointSettings, directory: str) -> CheckpointSettings:

@@ -65,7 +65,12 @@ class KafkaEnumerator:
         self._stops_are_old = restored is not None and finder.bounded and not discovery_ms
         self._state = EnumeratorState()
         if restored is not None:
-            self._state = ship.restored(EnumeratorState, restored, name="a Kafka source")
+            state = ship.restored(EnumeratorState, restored, name="a Kafka source")
+            left_out = finder.subscription.leaves_out
+            # Patterns took Kafka's own topics once: a snapshot of that time has them.
+            state.known = {place for place in state.known if not left_out(place.topic)}
+            state.waiting = [each for each in state.waiting if not left_out(each.place.topic)]
+            self._state = state
 
     def start(self) -> None:
         if self._looks:

@@ -49,7 +49,7 @@ class PartitionFinder:
         start: KafkaOffsetsInitializer,
         stop: KafkaOffsetsInitializer | None,
     ) -> None:
-        self._subscription = subscription
+        self.subscription = subscription
         self._properties = properties
         self._start = start
         self._stop = stop
@@ -79,7 +79,7 @@ class PartitionFinder:
             "restored. The other partitions go on from where its group has committed, with "
             "set_starting_offsets(KafkaOffsetsInitializer.committed_offsets(…))."
         )
-        left_out = [place for place in gone if not self._subscription.includes_partition(place)]
+        left_out = [place for place in gone if not self.subscription.includes_partition(place)]
         if left_out:
             raise ConfigError(
                 f"The partitions {', '.join(sorted(map(str, left_out)))} were read up to the "
@@ -129,7 +129,7 @@ class PartitionFinder:
         raise AssertionError("the last try ends it")
 
     def _there(self) -> set[KafkaTopicPartition]:
-        subscription, servers = self._subscription, self._servers
+        subscription, servers = self.subscription, self._servers
         topics = topics_of(self._admin, servers, "KafkaSource")
         refuse_missing(subscription.named, topics, self._where)
         return subscription.chosen(
