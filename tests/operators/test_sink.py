@@ -1,6 +1,5 @@
 """The commit protocol, with a sink whose target is a list."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -323,10 +322,8 @@ def test_a_slow_writer_holds_back_its_input(world: World) -> None:
 
     step = Hosted(SinkOperator(SlowSink()), world)
     steps = world.on_loop(lambda: step.operator.process(RowBatch(["a"]), 0, step.out))
-    waited = asyncio.ensure_future(next(steps), loop=world.loop)
-    world.settle()
+    waited = next(steps)
     assert not waited.done()
     step.operator.on_event(OperatorEvent("go on"))
-    world.settle()
     assert waited.done()
     assert next(steps, "exhausted") == "exhausted"

@@ -1,9 +1,6 @@
 """Mistakes in a sink of the user's are told with the operator and the call."""
 
-import asyncio
-import gc
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,43 +9,10 @@ from tests.operators.world import Hosted, World
 from tidegate.api.operator import Operator
 from tidegate.api.sink import Prepared, WriterContext
 from tidegate.errors import BadRecord, CommitFailed, TidegateError, UserCodeFailed, UserError
-from tidegate.model.elements import Batch, RowBatch
+from tidegate.model.elements import Batch
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.sinks.hosted_writer import HostedWriter
-from tidegate.operators.sinks.sink import SinkOperator, SinkWriterContext
+from tidegate.operators.sinks.sink import SinkOperator
 from tidegate.operators.sinks.sink_topology import SinkWriterOperator
-
-
-class Awaited:
-    """A sink with one mistake in what its calls leave to be awaited."""
-
-    def __init__(self, call: str, error: type[BaseException]) -> None:
-        self._call = call
-        self._error = error
-        self.begun = list[str]()
-
-    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> "Awaited":
-        return self
-
-    def committer(self) -> None:
-        return None
-
-    async def write(self, batch: Batch) -> None:
-        await self._wait("write")
-
-    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        return Prepared(durable=self._wait("prepare_commit"))
-
-    async def _wait(self, call: str) -> None:
-        self.begun.append(call)
-        await asyncio.sleep(0)
-        if call == self._call:
-            raise self._error("a mistake")
-
-    def snapshot(self, checkpoint: int) -> Sequence[bytes]:
-        return []
-
-    def close(self) -> None: ...
 
 
 class Mistaken:
@@ -94,7 +58,7 @@ class Mistaken:
 
 
 def mistake(
-    world: World, sink: Any, kind: Callable[[Any], Operator] = SinkOperator
+    world: World, sink: Mistaken, kind: Callable[[Mistaken], Operator] = SinkOperator
 ) -> TidegateError:
     """What the subtask fails with."""
     with pytest.raises(TidegateError) as failed:
@@ -114,31 +78,6 @@ def test_what_a_call_raises_is_told_with_operator_call_and_trace(world: World, c
     assert failed.what == "the function of operator 'to table' raised KeyError: 'a mistake'"
     assert failed.where == f"operator 'to table', in its {call}"
     assert "self._make" in failed.trace
-
-
-@pytest.mark.parametrize("kind", [SinkOperator, SinkWriterOperator])
-@pytest.mark.parametrize("call", ["write", "prepare_commit"])
-@pytest.mark.parametrize("error", [KeyError, asyncio.CancelledError])
-def test_what_an_awaitable_raises_is_told_with_operator_call_and_trace(
-    world: World, kind: Callable[[Any], Operator], call: str, error: type[BaseException]
-) -> None:
-    failed = mistake(world, Awaited(call, error), kind)
-    assert isinstance(failed, UserCodeFailed)
-    assert failed.what.startswith(f"the function of operator 'to table' raised {error.__name__}")
-    assert failed.where == f"operator 'to table', in its {call}"
-    assert "in _wait" in failed.trace
-    with suppress(TidegateError):
-        world.settle()  # the subtask is told too
-
-
-def test_a_write_that_nobody_awaits_any_more_is_closed(world: World) -> None:
-    sink = Awaited("", KeyError)
-    writer = HostedWriter(sink, SinkWriterContext(Hosted(SinkOperator(sink), world).context), [])
-    waiting = writer.write(RowBatch([1]))
-    assert waiting is not None
-    del waiting
-    gc.collect()
-    assert sink.begun == []
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from contextlib import contextmanager
-from inspect import iscoroutine
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api.sink import CoordinatedWriter, NotifiedWriter, Prepared
 from tidegate.errors import UserError, with_article
-from tidegate.operators.async_calls.cancellation import cancelled
 from tidegate.operators.failures import raise_user_code_failed
 
 if TYPE_CHECKING:
@@ -22,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class HostedWriter:
-    """The writer of one subtask. Raises UserCodeFailed, UserError for a wrong result."""
+    """The writer of one subtask. Raises UserCodeFailed, UserError for a wrong result.
+
+    What its calls leave to be awaited fails as its subtask does.
+    """
 
     def __init__(self, sink: Sink, context: WriterContext, restored: Sequence[bytes]) -> None:
         self._operator = context.operator
@@ -33,17 +33,13 @@ class HostedWriter:
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         with self._call("write"):
-            waiting = self._writer.write(batch)
-        return None if waiting is None else _Told(waiting, self._operator, "write")
+            return self._writer.write(batch)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         with self._call("prepare_commit"):
             found = cast("object", self._writer.prepare_commit(end_of_input=end_of_input))
         if isinstance(found, Prepared):
-            if found.durable is None:
-                return found
-            told = _Told(found.durable, self._operator, "prepare_commit")
-            return Prepared(found.committables, told)
+            return found
         raise UserError(
             f"prepare_commit returned {with_article(type(found))}, not a Prepared",
             where=f"operator '{self._operator}'",
@@ -81,25 +77,3 @@ class HostedWriter:
             yield
         except BaseException as error:
             raise_user_code_failed(error, operator=self._operator, call=call)
-
-
-class _Told:
-    """An awaitable that a call gave: its failure says whose it is, as that of the call does."""
-
-    def __init__(self, waiting: Awaitable[object], operator: str, call: str) -> None:
-        self._waiting = waiting
-        self._operator = operator
-        self._call = call
-
-    def __await__(self) -> Generator[object, None, object]:
-        try:
-            return (yield from self._waiting.__await__())
-        except (Exception, asyncio.CancelledError) as error:
-            if cancelled():
-                raise
-            raise_user_code_failed(error, operator=self._operator, call=self._call)
-
-    def __del__(self) -> None:
-        # A subtask that ends at once awaits it no more; Python would complain of the coroutine.
-        if iscoroutine(self._waiting):
-            self._waiting.close()
