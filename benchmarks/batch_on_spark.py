@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,12 +40,26 @@ if TYPE_CHECKING:
 
 CORES = 2
 FILES = 8
-ROWS = 10_000_000
-KEYS = 100_000
 PARALLELISM = 8
 LIMIT_S = 600
+
+
+@dataclass(frozen=True)
+class Input:
+    """Rows in Parquet files, with so many keys. of: who reads them."""
+
+    of: tuple[str, ...]
+    rows: int
+    keys: int
+
+
+BY_FUNCTION = Input(("process", "applyInPandas"), 10_000_000, 100_000)
+BY_AGGREGATES = Input(
+    ("declared", "declared, of a DataFrame", "groupBy().agg()"), 50_000_000, 1_000_000
+)
 BESIDE = BesideSpark(
-    f"Batch, {ROWS:,} rows in Parquet, {KEYS:,} keys",
+    f"Batch: {BY_FUNCTION.rows:,} rows in Parquet with {BY_FUNCTION.keys:,} keys by a function, "
+    f"{BY_AGGREGATES.rows:,} with {BY_AGGREGATES.keys:,} by aggregates",
     "batch-on-spark.jsonl",
     {
         "process": ("applyInPandas", 3.0),
@@ -56,21 +71,31 @@ BESIDE = BesideSpark(
 
 def main(console: Console, rounds: int, only: str, scale: float) -> bool:
     """Run all, print the table, keep the result; whether the floors hold."""
-    rows, keys = int(ROWS * scale), int(KEYS * scale)
+    program = (sys.executable, "-m", "benchmarks.batch_on_spark")
+    contenders: list[Contender] = []
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
-        write_rows(Path(folder), rows, keys)
-        program = (sys.executable, "-m", "benchmarks.batch_on_spark")
-        given = ("--rows", str(rows), "--folder", folder)
-        contenders = [
-            Contender(name, (*program, name, *given), limit_s=LIMIT_S * max(1, scale))
-            for name in RUNS
-            if only in name
-        ]
+        for number, each in enumerate((BY_FUNCTION, BY_AGGREGATES)):
+            chosen = [name for name in each.of if only in name]
+            if not chosen:
+                continue
+            rows, at = int(each.rows * scale), Path(folder, str(number))
+            write_rows(at, rows, int(each.keys * scale))
+            given = ("--rows", str(rows), "--folder", str(at))
+            contenders += [
+                Contender(
+                    name,
+                    (*program, name, *given),
+                    rounds_max=2 if name == "applyInPandas" else None,
+                    limit_s=LIMIT_S * max(1, scale),
+                )
+                for name in chosen
+            ]
         results = interleaved(contenders, rounds, console)
     return BESIDE.report(console, results, rounds, only, scale)
 
 
 def write_rows(folder: Path, rows: int, keys: int) -> None:
+    folder.mkdir(exist_ok=True)
     for file in range(FILES):
         draw, count = np.random.default_rng(file), rows // FILES
         columns = {"key": draw.integers(0, keys, count), "value": draw.integers(0, 1_000, count)}
@@ -252,8 +277,8 @@ def run() -> None:
     """Run one of them once, and print its result line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=RUNS)
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--keys", type=int, default=KEYS)
+    parser.add_argument("--rows", type=int, default=BY_FUNCTION.rows)
+    parser.add_argument("--keys", type=int, default=BY_FUNCTION.keys)
     parser.add_argument("--parallelism", type=int, default=PARALLELISM)
     parser.add_argument("--folder", help="with the rows, if they are written already")
     args = parser.parse_args()
