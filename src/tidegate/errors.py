@@ -47,7 +47,7 @@ from flinkformat.errors import GraphError as GraphError
 from flinkformat.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 TidegateError = DescribedError
 """The root of the tree: an error that says what happened, where, and what to do about it.
@@ -100,6 +100,16 @@ class CallInterrupted(BaseException):
 
 FROM_OUTSIDE = CallInterrupted, GeneratorExit, KeyboardInterrupt
 """What ends a call of a user's function and is not raised by the function itself."""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields an error and what led to it, each once: a program may ``raise error from error``."""
+    seen = set[int]()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        yield cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
 
 
 def as_error(raised: BaseException) -> Exception:

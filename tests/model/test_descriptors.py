@@ -40,6 +40,12 @@ def test_anything_else_is_none(error: Exception) -> None:
     assert shortage(error) is None and shortage(within(error)) is None
 
 
+def test_an_error_may_be_its_own_cause() -> None:
+    error = ValueError()
+    error.__cause__ = error
+    assert shortage(error) is None and shortage(within(error)) is None
+
+
 def test_stores_and_functions_tell_what_to_do() -> None:
     told: list[TidegateError] = [failed("Cannot read", "s3://b/f", FULL), as_ours(FULL, "map")]
     assert [type(each) for each in told] == [TooManyOpenFiles, UserCodeFailed]

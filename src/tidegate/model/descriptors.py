@@ -7,7 +7,7 @@ import errno
 import sys
 from typing import Final
 
-from tidegate.errors import TidegateError, TooManyOpenFiles, UserCodeFailed
+from tidegate.errors import TidegateError, TooManyOpenFiles, UserCodeFailed, causes
 
 OPEN_FILES_MAX: Final = 65_536
 """More are not asked for: programs that functions start may go through all that they could have."""
@@ -39,14 +39,14 @@ def make_room() -> None:
 
 def shortage(error: BaseException) -> TooManyOpenFiles | None:
     """TooManyOpenFiles if the error or its cause is a shortage of descriptors; else None."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, TooManyOpenFiles):
+    for cause in causes(error):
+        if isinstance(cause, TooManyOpenFiles):
+            return cause
         if isinstance(cause, OSError) and (whose := SHORTAGES.get(cause.errno or 0)):
             told = TooManyOpenFiles(f"{whose} has no descriptor left: {cause}", remedy=REMEDY)
             told.__cause__ = error
             return told
-        cause = cause.__cause__ or cause.__context__
-    return cause
+    return None
 
 
 def as_ours(

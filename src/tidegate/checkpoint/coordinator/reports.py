@@ -17,7 +17,7 @@ from tidegate.checkpoint.coordinator.commands import (
     FailJob,
     RequestDone,
 )
-from tidegate.errors import CheckpointAborted, ConfigError, StorageFailed
+from tidegate.errors import CheckpointAborted, ConfigError, StorageFailed, causes
 from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
@@ -108,14 +108,12 @@ def reason_of(error: TidegateError, otherwise: FailureReason) -> FailureReason:
     A failure of storage anywhere among the causes is ``IO_EXCEPTION``; an inner
     `CheckpointAborted` keeps its reason; anything else is ``otherwise``.
     """
-    cause: BaseException | None = error
     inner: FailureReason | None = None
-    while cause is not None:
+    for cause in causes(error):
         if isinstance(cause, StorageFailed):
             return FailureReason.IO_EXCEPTION
         if inner is None and isinstance(cause, CheckpointAborted):
             inner = FailureReason.of(cause)
-        cause = cause.__cause__
     return otherwise if inner is None else inner
 
 
