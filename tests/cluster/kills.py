@@ -6,7 +6,6 @@ counted and whose file was committed. Whoever was replaced must not write any mo
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from itertools import pairwise
@@ -19,7 +18,7 @@ import psutil
 from tests.cluster.job import now_ms
 from tests.cluster.network import Namespaces, end
 from tests.cluster.standalone import DRIVER, HALVES, START_S, WORKERS
-from tests.e2e.files import hidden_files
+from tests.e2e.files import hidden_files, json_rows
 from tests.e2e.ledger import ledger_rows
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import until
@@ -215,9 +214,7 @@ def check_gone(slots: set[int]) -> None:
 def check_files(job: ClusterJob) -> None:
     """A batch's files have each row once, and no part is left of tasks that were run again."""
     folder = job.folder / "files"
-    files = [each for each in folder.rglob("[!._]*") if each.is_file()]
-    rows = [json.loads(line) for each in files for line in each.read_text().splitlines()]
-    check_each_counted_once(rows, job.total)
+    check_each_counted_once(json_rows(folder), job.total)
     assert not hidden_files(folder)
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.connectors.written import visible
+from tests.e2e.files import visible_files
 from tests.operators.source_job import SourceJob
 from tests.operators.world import Hosted, World, arrow
 from tests.properties import examples
@@ -40,7 +40,7 @@ def in_progress(folder: Path) -> list[str]:
 def numbers(folder: Path) -> list[int]:
     """What a reader of finished files sees."""
     found: list[int] = []
-    for path in visible(folder):
+    for path in visible_files(folder):
         if path.suffix == ".parquet":
             found += pq.read_table(path).column("n").to_pylist()
         elif path.suffix == ".csv":
@@ -76,7 +76,7 @@ def test_rows_appear_only_when_their_checkpoint_is_complete(
     step.rows({"n": 1}, {"n": 2})
     step.snapshot(1)
     step.rows({"n": 3})
-    assert visible(tmp_path / "out") == []
+    assert visible_files(tmp_path / "out") == []
     assert len(in_progress(tmp_path / "out")) == 1
     step.complete(1)
     assert numbers(tmp_path / "out") == [1, 2]
@@ -150,7 +150,7 @@ def test_a_checkpoint_without_rows_has_no_part(
     step = Hosted(SinkOperator(sink), world)
     assert step.snapshot(1).lists == [{"SinkCommittables": [], "SinkWriterState": []}]
     step.complete(1)
-    assert visible(tmp_path / "out") == []
+    assert visible_files(tmp_path / "out") == []
 
 
 def test_the_last_part_is_committed_with_the_final_checkpoint(
@@ -159,7 +159,7 @@ def test_the_last_part_is_committed_with_the_final_checkpoint(
     step = Hosted(SinkOperator(sink), world)
     step.rows({"n": 1})
     step.finish()
-    assert visible(tmp_path / "out") == []
+    assert visible_files(tmp_path / "out") == []
     step.snapshot(1)
     step.complete(1)
     step.operator.close()
@@ -171,7 +171,7 @@ def test_without_checkpoints_all_is_committed_at_the_end(
 ) -> None:
     step = Hosted(SinkOperator(sink), world, checkpointing=False)
     step.rows({"n": 1})
-    assert visible(tmp_path / "out") == []
+    assert visible_files(tmp_path / "out") == []
     step.finish()
     assert numbers(tmp_path / "out") == [1]
 
@@ -186,7 +186,7 @@ def test_a_part_ends_at_about_its_size(
         step.rows({"n": n})
     step.snapshot(1)
     step.complete(1)
-    assert len(visible(tmp_path)) == 2
+    assert len(visible_files(tmp_path)) == 2
     assert numbers(tmp_path) == list(range(50))
 
 
@@ -199,7 +199,7 @@ def test_a_part_may_be_smaller_than_a_group_of_rows(
         step.rows({"n": n})
     step.snapshot(1)
     step.complete(1)
-    assert 3 <= len(visible(tmp_path)) <= 10
+    assert 3 <= len(visible_files(tmp_path)) <= 10
     assert numbers(tmp_path) == list(range(60))
 
 
@@ -486,19 +486,19 @@ def test_parquet_takes_dicts_named_tuples_and_dataclasses(
     world: World, tmp_path: Path, row: object
 ) -> None:
     committed(world, FileSink.parquet(str(tmp_path)), [row])
-    assert pq.read_table(visible(tmp_path)[0]).to_pylist() == [{"n": 1, "s": "a"}]
+    assert pq.read_table(visible_files(tmp_path)[0]).to_pylist() == [{"n": 1, "s": "a"}]
 
 
 def test_arrow_batches_and_rows_go_into_one_part(world: World, tmp_path: Path) -> None:
     committed(world, FileSink.parquet(str(tmp_path)), arrow({"n": [1, 2]}), [{"n": 3}])
     assert numbers(tmp_path) == [1, 2, 3]
-    assert len(visible(tmp_path)) == 1
+    assert len(visible_files(tmp_path)) == 1
 
 
 def test_types_are_found_over_all_rows_of_a_group(world: World, tmp_path: Path) -> None:
     batches = [[{"n": 1, "x": None}], [{"n": 2, "x": 1}], [{"n": 3, "x": 0.5, "y": "new"}]]
     committed(world, FileSink.parquet(str(tmp_path)), *batches)
-    assert pq.read_table(visible(tmp_path)[0]).to_pylist() == [
+    assert pq.read_table(visible_files(tmp_path)[0]).to_pylist() == [
         {"n": 1, "x": None, "y": None},
         {"n": 2, "x": 1.0, "y": None},
         {"n": 3, "x": 0.5, "y": "new"},
@@ -511,7 +511,7 @@ def test_columns_that_change_begin_a_new_part(
     monkeypatch.setattr(writers, "GROUP_ROWS", 1)
     batches = [[{"n": 1}], [{"n": 2}], [{"n": 3, "s": "a"}], [{"n": 4}]]
     committed(world, FileSink.parquet(str(tmp_path)), *batches)
-    assert [pq.read_table(path).num_rows for path in visible(tmp_path)] == [2, 2]
+    assert [pq.read_table(path).num_rows for path in visible_files(tmp_path)] == [2, 2]
     assert numbers(tmp_path) == [1, 2, 3, 4]
 
 
@@ -530,7 +530,7 @@ def test_a_schema_holds_rows_to_its_types(
     committed(
         world, FileSink.parquet(str(tmp_path), columns), [{"n": 1}], arrow({"n": [2], "s": ["a"]})
     )
-    table = pq.read_table(visible(tmp_path)[0])
+    table = pq.read_table(visible_files(tmp_path)[0])
     assert table.schema.equals(schema)
     assert table.to_pylist() == [{"n": 1, "s": None}, {"n": 2, "s": "a"}]
 
@@ -598,7 +598,7 @@ def test_json_takes_any_value_and_numpy_scalars(world: World, tmp_path: Path) ->
     committed(
         world, FileSink.json(str(tmp_path)), [[1, "a"], np.int64(2), None, {"x": np.float32(0.5)}]
     )
-    assert visible(tmp_path)[0].read_text() == '[1,"a"]\n2\nnull\n{"x":0.5}\n'
+    assert visible_files(tmp_path)[0].read_text() == '[1,"a"]\n2\nnull\n{"x":0.5}\n'
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(tmp_path: Path) -> None:

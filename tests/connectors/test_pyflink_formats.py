@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.connectors.written import visible
+from tests.e2e.files import visible_files
 from tests.operators.world import Hosted, World
 from tidegate import (
     BadRecord,
@@ -218,7 +218,7 @@ def test_csv_columns_of_lists_go_there_and_back(tmp_path: Path) -> None:
     env = StreamExecutionEnvironment.local(1)
     env.from_collection(rows, schema.row_type).sink_to(sink)
     env.execute("lists")
-    [part] = visible(tmp_path)
+    [part] = visible_files(tmp_path)
     assert part.read_text() == '"a","x;y","1|2"\n"b","","3"\n'
     assert read(csv_source(builder, tmp_path)) == rows
     part.write_text("a,x,1|two\n")
@@ -269,7 +269,7 @@ def test_an_encoder_writes_each_record_and_names_are_as_told(tmp_path: Path) -> 
         .build()
     )
     write(["één", ("a", 1), Row(n=1)], None, sink)
-    (part,) = visible(tmp_path)
+    (part,) = visible_files(tmp_path)
     assert part.name.startswith("orders-")
     assert part.suffix == ".txt"
     assert part.read_text(encoding="latin-1") == "één\n('a', 1)\nRow(n=1)\n"
@@ -300,9 +300,11 @@ def test_parts_lie_in_the_folder_of_the_hour_in_which_they_are_written(
     step.rows("b")
     step.rows("c")
     step.snapshot(1)
-    assert visible(tmp_path) == []
+    assert visible_files(tmp_path) == []
     step.complete(1)
-    found = {str(part.parent.relative_to(tmp_path)): part.read_text() for part in visible(tmp_path)}
+    found = {
+        str(part.parent.relative_to(tmp_path)): part.read_text() for part in visible_files(tmp_path)
+    }
     assert found == {"2023/11/15T03": "a\n", "2023/11/15T04": "b\nc\n"}
 
 
@@ -314,7 +316,7 @@ def test_a_part_ends_at_the_size_that_its_policy_names(world: World, tmp_path: P
         step.rows("x" * (4 << 20))
     step.snapshot(1)
     step.complete(1)
-    assert [part.stat().st_size for part in visible(tmp_path)] == [2 * (1 + (4 << 20))] * 2
+    assert [part.stat().st_size for part in visible_files(tmp_path)] == [2 * (1 + (4 << 20))] * 2
 
 
 @pytest.mark.parametrize("pattern", ["yyyy-QQ", "EEE", "yyyyy"])
@@ -339,7 +341,7 @@ def test_a_day_in_the_zone_of_the_machine_is_what_the_machine_says() -> None:
 def test_rows_are_written_as_parquet_and_read_back(tmp_path: Path) -> None:
     factory = ParquetBulkWriters.for_row_type(row_type(PEOPLE))
     write(ROWS, row_type(PEOPLE), FileSink.for_bulk_format(str(tmp_path), factory).build())
-    (part,) = visible(tmp_path)
+    (part,) = visible_files(tmp_path)
     assert part.suffix == ".parquet"
     bulk = ParquetColumnarRowInputFormat(row_type(PEOPLE))
     assert read(FileSource.for_bulk_file_format(bulk, str(tmp_path)).build()) == ROWS

@@ -4,10 +4,8 @@ Each is given its input by a script. What it finds is compared with the page of 
 with a plain Python computation over the same rows.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 from examples import (
@@ -35,7 +33,7 @@ from examples import (
     word_count,
 )
 from tests.e2e import plain
-from tests.e2e.files import committed_rows, hidden_files
+from tests.e2e.files import committed_rows, hidden_files, json_rows
 from tests.e2e.runtimes import Jobs, failure_of, finished
 from tests.e2e.staged import KILL, Death, Pause, Script, StagedSource
 from tests.e2e.watch import kill_slot, view, wait_completed, wait_for
@@ -423,9 +421,3 @@ def check_upgrade(jobs: Jobs) -> None:
     first = sorted(number for number, _, *version in rows if not version)
     assert first == list(range(1, len(first) + 1))
     assert 100 <= len(first) < upgrade.NUMBERS
-
-
-def json_rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows of the JSON files in a folder that are committed."""
-    files = sorted(folder.glob("[!.]*"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]

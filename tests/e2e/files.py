@@ -1,7 +1,8 @@
-"""Numbers as Parquet files, and the rows of committed part files."""
+"""Numbers as Parquet files, and the files that sinks have committed, with their rows."""
 
+import json
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +29,17 @@ def committed_rows(folder: Path) -> list[dict[str, int]]:
 def committed_files(folder: Path) -> list[Path]:
     """All visible part files; what is hidden is not committed."""
     return sorted(folder.rglob("[!._]*.parquet")) if folder.exists() else []
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """All committed files, of any format."""
+    return sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+
+
+def json_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of all committed files of JSON lines."""
+    files = visible_files(folder)
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def hidden_files(folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.e2e.files import hidden_files
+from tests.e2e.files import hidden_files, visible_files
 from tests.e2e.journal import Latch
 from tests.e2e.watch import until
 from tests.spark.batch_sinks import Table
@@ -46,10 +46,6 @@ def test_a_savepoint_at_the_end_needs_a_folder(spark: SparkSession) -> None:
     env.from_sequence(1, 10).print()
     with pytest.raises(ConfigError, match="has no name"):
         env.execute("nowhere")
-
-
-def visible_files(folder: Path) -> list[Path]:
-    return [each for each in folder.rglob("*") if each.is_file() and each.name[0] not in "._"]
 
 
 class NoTable:
